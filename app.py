@@ -55,7 +55,7 @@ def launched(flags: Flags) -> Any:
 
     from webui.assets import gradio_assets
     from webui.bundle import Bundle
-    from webui.languages import Speaking
+    from webui.languages import PageLanguage
     from webui.sound import Sounds
     from webui.theme import create_theme, scripts, style
 
@@ -66,7 +66,7 @@ def launched(flags: Flags) -> Any:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     options = access.launch_options(output, secrets=[output / MADE_FILE, output / keys.MADE_FILE])
     options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.desk.sound))
-    options["app_kwargs"]["middleware"].append(Middleware(Speaking))
+    options["app_kwargs"]["middleware"].append(Middleware(PageLanguage))
     options["app_kwargs"]["middleware"].append(Middleware(Bundle, folder=gradio_assets(), kinds=page.kinds()))
     # Without the flag, gradio reads GRADIO_ROOT_PATH.
     root_path = flags.root_path.rstrip("/") or None

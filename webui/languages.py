@@ -43,7 +43,7 @@ def speaking_as_asked() -> AbstractContextManager[None]:
     return speaking(language_of(request.headers) if request is not None else SOURCE)
 
 
-class Speaking:
+class PageLanguage:
     """Serves each request in its language."""
 
     def __init__(self, app: ASGIApp) -> None:

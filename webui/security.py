@@ -104,7 +104,7 @@ class Access:
             output: the only folder whose files are served.
             secrets: files that are not served, wherever they lie.
         """
-        middleware = [Middleware(Guard, access=self)]
+        middleware = [Middleware(PageGuard, access=self)]
         if not self.share:
             # Through gradio's tunnel strangers look like this computer.
             middleware.append(Middleware(Assets, folder=gradio_assets()))
@@ -226,7 +226,7 @@ def check_passwords(auth: Login, *, where: str) -> Login:
     return auth
 
 
-class Guard:
+class PageGuard:
     """Refuses what no browser that shows our own page would send, before gradio sees it.
 
     Args:

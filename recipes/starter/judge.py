@@ -29,7 +29,7 @@ from utils.config import DATASET_RATE, OUTPUT_RATE
 from utils.errors import UserError
 from utils.evaluation.evaluate import make_sentence, write_evaluation
 from utils.evaluation.features import RATE
-from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
+from utils.evaluation.measure import Said, SpokenSentence, TestedModel, score_model
 from utils.evaluation.reference import ReferenceVoice
 from utils.evaluation.scores import ModelScores
 from utils.inference.decode_text import decode
@@ -172,7 +172,7 @@ def load_recording(path: Path) -> Tensor:
 
 def _gpt(
     gpt: XttsGpt, base: Base, voices: dict[str, Tensor], hollow: Hollow, sampling: Sampling
-) -> Callable[[Sentence], Said]:
+) -> Callable[[SpokenSentence], Said]:
     mel, tokenizer = conditioning_mel(base.mel_stats()), base.tokenizer()
     with torch.inference_mode():
         latents = {
@@ -180,7 +180,7 @@ def _gpt(
             for name, wav in voices.items()
         }
 
-    def speak(sentence: Sentence) -> Said:
+    def speak(sentence: SpokenSentence) -> Said:
         generator = torch.Generator().manual_seed(1)
         tokens = tokenizer.encode(sentence.text, "en")
         # 0.2 s a letter is slow speech; what lasts longer never ends.
@@ -193,8 +193,8 @@ def _gpt(
     return speak
 
 
-def _ceiling(encoder: CodeEncoder, recordings: dict[str, Path], hollow: Hollow) -> Callable[[Sentence], Said]:
-    def speak(sentence: Sentence) -> Said:
+def _ceiling(encoder: CodeEncoder, recordings: dict[str, Path], hollow: Hollow) -> Callable[[SpokenSentence], Said]:
+    def speak(sentence: SpokenSentence) -> Said:
         wav = read_wav(recordings[sentence.text])
         (codes,) = encoder(wav, [wav.shape[1]])
         return Said(wav=resample(hollow(codes.long()), DATASET_RATE, OUTPUT_RATE), finished=True)

@@ -24,7 +24,7 @@ from utils.config import DATASET_RATE
 from utils.decoder_training.latents import known_latents
 from utils.evaluation.evaluate import embedder, make_sentence, write_evaluation
 from utils.evaluation.features import RATE
-from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
+from utils.evaluation.measure import Said, SpokenSentence, TestedModel, score_model
 from utils.evaluation.scores import ModelScores
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
@@ -82,8 +82,8 @@ def references(work: Path) -> dict[str, Tensor]:
     return found
 
 
-def _base(synthesizer: Synthesizer, voices: dict[str, Voice], seed: int) -> Callable[[Sentence], Said]:
-    def speak(sentence: Sentence) -> Said:
+def _base(synthesizer: Synthesizer, voices: dict[str, Voice], seed: int) -> Callable[[SpokenSentence], Said]:
+    def speak(sentence: SpokenSentence) -> Said:
         pieces = synthesizer.pieces(sentence.text, "en")
         spoken = list(synthesizer.sentences(pieces, voice=voices[sentence.voice], sampling=Sampling(), seed=seed))
         return Said(wav=torch.cat([one.wav for one in spoken], dim=1), finished=all(one.finished for one in spoken))
@@ -93,11 +93,11 @@ def _base(synthesizer: Synthesizer, voices: dict[str, Voice], seed: int) -> Call
 
 def _ceiling(
     synthesizer: Synthesizer, voices: dict[str, Voice], recordings: dict[str, Path]
-) -> Callable[[Sentence], Said]:
+) -> Callable[[SpokenSentence], Said]:
     encoder = load_code_encoder(synthesizer.base.dvae, synthesizer.base.mel_stats())
 
     @torch.inference_mode()
-    def speak(sentence: Sentence) -> Said:
+    def speak(sentence: SpokenSentence) -> Said:
         wav, voice = read_wav(recordings[sentence.text]), voices[sentence.voice]
         (codes,) = encoder(wav, [wav.shape[1]])
         tokens = torch.tensor(synthesizer.tokenizer.encode(sentence.text, "en"))

@@ -23,7 +23,7 @@ from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.evaluation.evaluate import EvaluateConfig, Source, evaluate
 from utils.evaluation.features import RATE
-from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
+from utils.evaluation.measure import Said, SpokenSentence, TestedModel, score_model
 from utils.evaluation.recognition import Recognizer
 from utils.inference import device as device_module
 from utils.inference.export import export_model
@@ -118,7 +118,7 @@ def test_an_untrained_project_says_how_to_train(tmp_path: Path) -> None:
 
 def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: Path) -> None:
     sentences = [
-        Sentence(
+        SpokenSentence(
             text=f"sentence {number}",
             reference=recording(number),
             rendition=recording(number),
@@ -129,10 +129,10 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
     voices = {"": torch.cat([recording(20), recording(22)], dim=1)}
     spoiled = {2: torch.zeros(1, OUTPUT_RATE), 3: _at_24k(recording(4))}
 
-    def right(sentence: Sentence) -> Said:
+    def right(sentence: SpokenSentence) -> Said:
         return Said(wav=_at_24k(sentence.reference), finished=True)
 
-    def wrong(sentence: Sentence) -> Said:
+    def wrong(sentence: SpokenSentence) -> Said:
         number = int(sentence.text.split()[1])
         return Said(wav=spoiled.get(number, _at_24k(in_a_room(sentence.reference))), finished=number != 5)
 

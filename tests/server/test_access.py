@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 
 from utils.errors import UserError
 from utils.server.application import create_application
-from utils.server.guard import Access
+from utils.server.guard import ServerAccess
 from utils.server.keys import KEY, KEY_FILE, find_keys, is_valid
 from utils.server.service import SpeechService
 from utils.server.talk import Desk, RequestLimits
@@ -17,7 +17,7 @@ PAGE = "http://127.0.0.1:8000"
 
 def client(output, **access) -> TestClient:
     desk = Desk(SpeechService(output), limits=RequestLimits())
-    return TestClient(create_application(desk, Access(**access)), base_url="http://127.0.0.1:8020")
+    return TestClient(create_application(desk, ServerAccess(**access)), base_url="http://127.0.0.1:8020")
 
 
 def code(response: httpx.Response) -> str:

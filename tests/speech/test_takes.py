@@ -8,7 +8,7 @@ import pytest
 
 from utils.config import SpeechSettings
 from utils.errors import UserError
-from utils.speech.takes import Line, Sentence, find_take, list_takes, new_take, read_take
+from utils.speech.takes import Line, TakeSentence, find_take, list_takes, new_take, read_take
 from utils.speech.wavs import join_wavs
 
 
@@ -20,7 +20,7 @@ def make(project, texts=("one", "two"), **fields):
 
 def test_a_take_reads_as_it_was_saved(project):
     take = make(project, ("ein Wort", "ቃል"))
-    spoken = Sentence(text="ቃል", file="0002-001.wav", audio_s=1.5, took_s=0.5, finished=False)
+    spoken = TakeSentence(text="ቃል", file="0002-001.wav", audio_s=1.5, took_s=0.5, finished=False)
     line = Line(number=2, text="ቃል", state="finished", file="0002.wav", sentences=(spoken,))
     take = take.with_line(line).changed(state="finished", message="note")
     take.save()

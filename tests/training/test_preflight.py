@@ -19,7 +19,7 @@ from utils.training.plan import settle
 from utils.training.preflight import (
     MAX_OVERFLOWS,
     Measurement,
-    Row,
+    PreflightRow,
     _warm_up,
     head,
     larger_batches,
@@ -47,7 +47,7 @@ def even(config: TrainConfig, **count) -> Measurement:
     return told(10.0)
 
 
-def rows_of(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, measure=even, **options) -> list[Row]:
+def rows_of(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, measure=even, **options) -> list[PreflightRow]:
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
     return [row for row, _ in preflight(config, audio_s=3600.0, **options)]
 

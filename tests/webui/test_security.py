@@ -25,7 +25,7 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
 from webui.interface import create_ui
-from webui.security import Access, Guard, is_loopback, read_auth
+from webui.security import Access, PageGuard, is_loopback, read_auth
 from webui.temporary import PREFIX
 
 SECRET = "the neighbor's secret"
@@ -186,7 +186,7 @@ def test_another_site_can_neither_upload_nor_call_nor_read(app, origin):
 def test_a_shared_page_is_not_driven_by_other_shared_pages(host, origin, answered):
     headers = {"host": host} | ({"origin": origin} if origin else {})
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    guard = Guard(lambda *_: None, access=Access(share=True, auth=(("anna", "long enough"),)))  # type: ignore[arg-type]
+    guard = PageGuard(lambda *_: None, access=Access(share=True, auth=(("anna", "long enough"),)))  # type: ignore[arg-type]
     refused = guard.refusal({"type": "http", "path": "/gradio_api/queue/join", "headers": raw})
     assert refused is None if answered else refused is not None and refused[0] == 403
 

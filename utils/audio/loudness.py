@@ -23,7 +23,7 @@ _OFFSET = -0.691
 _CHANNEL_GAINS = (1.0, 1.0, 1.0, 1.41, 1.41)
 
 
-class Normalized(NamedTuple):
+class LoudnessResult(NamedTuple):
     """A sound at the wanted loudness."""
 
     wav: Tensor
@@ -46,7 +46,7 @@ def loudness(wav: Tensor, sample_rate: int) -> float:
     return _gated(_block_powers(wav, sample_rate))
 
 
-def normalize_loudness(wav: Tensor, sample_rate: int, target: float) -> Normalized:
+def normalize_loudness(wav: Tensor, sample_rate: int, target: float) -> LoudnessResult:
     """Speech at the wanted loudness, or as near to it as its peaks allow: nothing is limited or clipped.
 
     Args:
@@ -61,11 +61,11 @@ def normalize_loudness(wav: Tensor, sample_rate: int, target: float) -> Normaliz
     measured = _gated(powers)
     peak = float(np.abs(wav.numpy()).max())
     if not math.isfinite(measured) or peak == 0:
-        return Normalized(wav, 0.0, measured)
+        return LoudnessResult(wav, 0.0, measured)
     # A peak that is above the ceiling already is no reason to make a quiet target louder or quieter than asked for.
     gain = min(10 ** ((target - measured) / 20), max(CEILING / peak, 1e-6))
     # Amplified blocks may pass the absolute gate, so the loudness after is not always the one before plus the gain.
-    return Normalized(wav * gain, 20 * math.log10(gain), _gated(powers * gain**2))
+    return LoudnessResult(wav * gain, 20 * math.log10(gain), _gated(powers * gain**2))
 
 
 def _block_powers(wav: Tensor, sample_rate: int) -> NDArray[np.float64]:

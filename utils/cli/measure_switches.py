@@ -17,7 +17,7 @@ from utils.project.paths import Project
 from utils.switches import MEASURED
 
 if TYPE_CHECKING:
-    from utils.training.preflight import Row
+    from utils.training.preflight import PreflightRow
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit status after SIGTERM, as shells have it."""
@@ -30,7 +30,7 @@ def time_left(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {max(1.0, seconds):.0f} s left"
 
 
-def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[str] | None = None) -> "Row":
+def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[str] | None = None) -> "PreflightRow":
     """Measure each combination of switches with real steps, and print the table row by row.
 
     What was measured before an interruption is recommended from, too; the interruption is passed on.
@@ -59,9 +59,9 @@ def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[
         if given is None:
             given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
         fixed = {name: getattr(config, name) for name in CHOSEN if name in given}
-        rows, left, started = list["Row"](), 0, time.monotonic()
+        rows, left, started = list["PreflightRow"](), 0, time.monotonic()
 
-        def printed(measured: Iterable[tuple["Row", int]]) -> Iterator["Row"]:
+        def printed(measured: Iterable[tuple["PreflightRow", int]]) -> Iterator["PreflightRow"]:
             nonlocal left
             for row, left in measured:
                 if not rows:
@@ -117,7 +117,7 @@ def heeding_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _recommend(title: str, row: "Row", config: TrainConfig, project: Project) -> None:
+def _recommend(title: str, row: "PreflightRow", config: TrainConfig, project: Project) -> None:
     """Print a combination, and the command that trains with it and with all else that was given."""
     chosen = replace(config, **{name: getattr(row.config, name) for name in CHOSEN})
     print(f"{title}: {row.name}\n  {train_command(chosen, project, CHOSEN)}", flush=True)

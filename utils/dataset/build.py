@@ -15,7 +15,7 @@ from utils.dataset.clips.existing import Existing, merge, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.sound import SoundMaker, SoundSettings
 from utils.dataset.clips.sounds import make_sounds, score_clips, wav_of
-from utils.dataset.clips.split import Sound, assign_splits
+from utils.dataset.clips.split import SplitClip, assign_splits
 from utils.dataset.formats.listing import real_path
 from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
@@ -285,7 +285,7 @@ def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, sett
         UserError: a set would be empty.
     """
     sounds = {
-        clip.audio_hash: Sound(
+        clip.audio_hash: SplitClip(
             audio_hash=clip.audio_hash,
             speaker=clip.speaker,
             group=clip.source_hash if clip.is_part else "",

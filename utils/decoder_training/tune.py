@@ -196,8 +196,7 @@ def tune_decoder(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
-    kept = "kept" if tuned.is_better else "no better, so the base's own is kept"
-    log.info("decoder fitted: similarity %.2f -> %.2f, %s", tuned.before.similarity, tuned.after.similarity, kept)
+    log.info("similarity %(similarity_before).2f before the fit, %(similarity_after).2f after: %(kept)s", tuned.facts)
     return tuned if tuned.is_better else replace(tuned, weights=own)
 
 

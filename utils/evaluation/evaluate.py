@@ -16,7 +16,7 @@ from utils.config import SpeechPrecision
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
-from utils.evaluation.measure import Embed, Said, Sentence, TestedModel, embedder, score_model, speak_texts
+from utils.evaluation.measure import Embed, Said, SpokenSentence, TestedModel, embedder, score_model, speak_texts
 from utils.evaluation.plots import draw
 from utils.evaluation.recognition import Recognizer, find_recognizer
 from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
@@ -111,7 +111,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     return Evaluation(folder=folder, models=models, missing=missing, floor=floor)
 
 
-def recognizer_floor(recognizer: Recognizer, sentences: Sequence[Sentence]) -> dict[str, float]:
+def recognizer_floor(recognizer: Recognizer, sentences: Sequence[SpokenSentence]) -> dict[str, float]:
     """Error rates (wer, cer) of the recognizer on the sentences' own recordings."""
     return error_rates([recognizer.recognize(one.reference, one.text) for one in sentences])
 
@@ -135,7 +135,7 @@ def write_evaluation(
 
 def make_sentence(
     text: str, others: Sequence[str], voice: ReferenceVoice | None, *, recording: Tensor | None = None, of: str = ""
-) -> Sentence:
+) -> SpokenSentence:
     """A sentence with its references.
 
     Args:
@@ -143,7 +143,7 @@ def make_sentence(
         others: where the words of its near misses come from.
         voice: how the reference synthesizer speaks; None when there is none.
         recording: the sentence said by a person, [1, N] at 16 000 Hz.
-        of: whose voice to speak with, see `Sentence.voice`.
+        of: whose voice to speak with, see `SpokenSentence.voice`.
 
     Raises:
         UserError: the reference is silent.
@@ -157,12 +157,12 @@ def make_sentence(
             fix="leave the sentence out, or prepare the dataset again if it is a clip",
         )
     near = [say(variant, voice) for variant in near_misses(text, others)] if voice else []
-    return Sentence(text=text, voice=of, reference=reference, rendition=rendition, near_misses=near)
+    return SpokenSentence(text=text, voice=of, reference=reference, rendition=rendition, near_misses=near)
 
 
 def _measured(
     sources: list[Source],
-    sentences: list[Sentence],
+    sentences: list[SpokenSentence],
     recording: Path,
     *,
     device: str,
@@ -207,7 +207,7 @@ def speaker_of(
     """A model that speaks with one voice."""
     sampling = Sampling(temperature=config.temperature)
 
-    def speak(sentences: Sequence[Sentence]) -> Iterator[Said]:
+    def speak(sentences: Sequence[SpokenSentence]) -> Iterator[Said]:
         texts = [synthesizer.pieces(sentence.text, language) for sentence in sentences]
         return speak_texts(synthesizer, texts, voice=voice, sampling=sampling, seed=config.seed, guard=config.guard)
 
@@ -256,7 +256,7 @@ def _language(config: EvaluateConfig, project: Project | None, base: Base) -> st
     return str(language)
 
 
-def _sentences(config: EvaluateConfig, project: Project | None, espeak: ReferenceVoice | str) -> list[Sentence]:
+def _sentences(config: EvaluateConfig, project: Project | None, espeak: ReferenceVoice | str) -> list[SpokenSentence]:
     """The sentences with their references: recordings of the project, else the reference synthesizer."""
     voice = None if isinstance(espeak, str) else espeak
     recordings = _texts(config, project)
@@ -298,7 +298,9 @@ def _texts(config: EvaluateConfig, project: Project | None) -> dict[str, Path | 
     return dict(list(found.items())[: config.num_sentences])
 
 
-def _facts(config: EvaluateConfig, language: str, sentences: list[Sentence], recording: Path) -> dict[str, object]:
+def _facts(
+    config: EvaluateConfig, language: str, sentences: list[SpokenSentence], recording: Path
+) -> dict[str, object]:
     return {
         "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "project": config.project,

@@ -18,7 +18,7 @@ DB = 20 / np.log(10)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sound:
+class VoiceMeasures:
     """What is measured of a voice without any training."""
 
     pitch_hz: float
@@ -41,21 +41,21 @@ class Difference:
     """Between the long-term spectra, root mean square in dB."""
 
 
-def sound_of(wav: Tensor) -> Sound:
+def sound_of(wav: Tensor) -> VoiceMeasures:
     """Pitch and spectrum of speech, [1, N]."""
     voiced = pitches(wav)
     low, middle, high = np.percentile(voiced, (10, 50, 90)) if len(voiced) else (np.nan,) * 3
     mels, is_active = log_mels(wav), active(wav)
     kept = mels[: len(is_active)][torch.from_numpy(is_active[: len(mels)])]
     spectrum = (kept.exp().square().mean(0).clamp(min=1e-12).log().numpy() / 2 if len(kept) else np.zeros(1)) * DB
-    return Sound(
+    return VoiceMeasures(
         pitch_hz=float(middle),
         pitch_range=float(12 * np.log2(high / low)) if len(voiced) else float("nan"),
         spectrum=(spectrum - spectrum.mean()).astype(np.float32),
     )
 
 
-def difference(one: Sound, other: Sound) -> Difference:
+def difference(one: VoiceMeasures, other: VoiceMeasures) -> Difference:
     """How far two voices are apart; not a number where one of them is not voiced."""
     return Difference(
         pitch=float(abs(12 * np.log2(one.pitch_hz / other.pitch_hz))),

@@ -33,7 +33,7 @@ SLOWEST, FASTEST = 0.5, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sentence:
+class SpokenSentence:
     """What is to be said, and recordings of it said right and nearly right."""
 
     text: str
@@ -62,7 +62,7 @@ class TestedModel:
     """A model under test."""
 
     name: str
-    speak: Callable[[Sequence[Sentence]], Iterable[Said]]
+    speak: Callable[[Sequence[SpokenSentence]], Iterable[Said]]
     """Says sentences in their order; it may say some side by side."""
 
 
@@ -72,7 +72,7 @@ Embed = Callable[[Tensor], Tensor]
 
 def score_model(
     speaker: TestedModel,
-    sentences: Sequence[Sentence],
+    sentences: Sequence[SpokenSentence],
     *,
     voices: dict[str, Tensor],
     folder: Path,
@@ -167,7 +167,7 @@ class _Scorer:
     def __init__(
         self,
         *,
-        sentences: Sequence[Sentence],
+        sentences: Sequence[SpokenSentence],
         voices: dict[str, Tensor],
         encoders: tuple[Embed | None, Embed | None],
         recognizer: Recognizer | None,

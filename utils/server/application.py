@@ -9,12 +9,12 @@ from starlette.routing import Route
 
 from utils.server import openai_routes, xtts_routes
 from utils.server.faults import ApiError
-from utils.server.guard import Access, Guard
+from utils.server.guard import Guard, ServerAccess
 from utils.server.metrics import Metrics
 from utils.server.talk import Desk
 
 
-def create_application(desk: Desk, access: Access) -> FastAPI:
+def create_application(desk: Desk, access: ServerAccess) -> FastAPI:
     """An ASGI application.
 
     Args:

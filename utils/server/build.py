@@ -10,7 +10,7 @@ from utils.jobs.device import require_usable
 from utils.project.uploads import GIB
 from utils.server.application import create_application
 from utils.server.catalog import find_listed
-from utils.server.guard import Access
+from utils.server.guard import ServerAccess
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
 from utils.server.talk import Desk, RequestLimits
@@ -63,7 +63,7 @@ def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
         aliases=dict(one.split("=", 1) for one in config.alias),
     )
     model = desk.default_model()
-    access = Access(
+    access = ServerAccess(
         host=config.host,
         keys=tuple(keys),
         trusted_hosts=config.trusted_host,

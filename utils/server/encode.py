@@ -38,7 +38,7 @@ class Format(NamedTuple):
     """Name of the encoder in FFmpeg; empty where none is needed."""
 
 
-class _Plain:
+class _PlainEncoder:
     """Samples as they are, perhaps behind a header."""
 
     def __init__(self, header: bytes = b"") -> None:
@@ -129,8 +129,8 @@ FORMATS: dict[str, Format] = {
     ),
     "aac": Format("audio/aac", lambda: _Compressed("adts", "aac", bits=AAC_BITS), "aac"),
     "flac": Format("audio/flac", lambda: _Compressed("flac", "flac"), "flac"),
-    "wav": Format("audio/wav", lambda: _Plain(_wav_header(WAV_UNKNOWN))),
-    "pcm": Format("audio/pcm", _Plain),
+    "wav": Format("audio/wav", lambda: _PlainEncoder(_wav_header(WAV_UNKNOWN))),
+    "pcm": Format("audio/pcm", _PlainEncoder),
 }
 """By the names of OpenAI's `response_format`."""
 

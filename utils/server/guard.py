@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class ServerAccess:
     """Who is answered."""
 
     host: str = "127.0.0.1"
@@ -56,7 +56,7 @@ class Guard:
         metrics: counts answers.
     """
 
-    def __init__(self, app: ASGIApp, *, access: Access, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, access: ServerAccess, metrics: Metrics) -> None:
         self._app, self._access, self._metrics = app, access, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -31,7 +31,7 @@ LIVE = ("waiting", "speaking")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sentence:
+class TakeSentence:
     """One piece of speech."""
 
     text: str
@@ -63,7 +63,7 @@ class Line:
     """Why it could not be spoken."""
     file: str = ""
     """Name of the wav of the whole line, or, where it was stopped, of what was spoken of it; empty before."""
-    sentences: tuple[Sentence, ...] = ()
+    sentences: tuple[TakeSentence, ...] = ()
 
     @property
     def audio_s(self) -> float:
@@ -118,7 +118,7 @@ class Take:
         return sum(line.audio_s for line in self.lines)
 
     @property
-    def sentences(self) -> list[Sentence]:
+    def sentences(self) -> list[TakeSentence]:
         """All that was spoken so far, in order."""
         return [sentence for line in self.lines for sentence in line.sentences]
 
@@ -306,10 +306,10 @@ def _parse(folder: Path, values: dict[str, Any]) -> Take:
     return Take(folder=folder, lines=lines, settings=settings, **{k: v for k, v in values.items() if k in known})
 
 
-def sentence_of(values: dict[str, Any]) -> Sentence:
+def sentence_of(values: dict[str, Any]) -> TakeSentence:
     """A sentence from JSON: of take.json, or of a reply of the worker, which says more."""
-    known = {item.name for item in dataclasses.fields(Sentence)}
+    known = {item.name for item in dataclasses.fields(TakeSentence)}
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
     }
-    return Sentence(**given)
+    return TakeSentence(**given)

@@ -230,7 +230,7 @@ def main() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PreflightRow:
     """One combination and what it cost."""
 
     name: str
@@ -242,7 +242,7 @@ class Row:
 
 def preflight(
     config: TrainConfig, *, audio_s: float, fixed: Mapping[str, Any] | None = None
-) -> Iterator[tuple[Row, int]]:
+) -> Iterator[tuple[PreflightRow, int]]:
     """Measure each combination in a process of its own; yields each row at once, and how many follow.
 
     Args:
@@ -260,7 +260,7 @@ def preflight(
         yield _row(_name(changed), changed, audio_s), len(configs) - number
 
 
-def larger_batches(best: Row, *, audio_s: float) -> Iterator[tuple[Row, int]]:
+def larger_batches(best: PreflightRow, *, audio_s: float) -> Iterator[tuple[PreflightRow, int]]:
     """The best combination with larger batches, like `preflight`; the effective batch stays as near as it can.
 
     Sizes are doubled until one does not fit or brings no more than 5 %: `is_better` says so.
@@ -277,12 +277,12 @@ def larger_batches(best: Row, *, audio_s: float) -> Iterator[tuple[Row, int]]:
         best = row
 
 
-def is_better(row: Row, than: Row) -> bool:
+def is_better(row: PreflightRow, than: PreflightRow) -> bool:
     """Whether a combination trains so much faster that it is worth another setting."""
     return not row.measured.fault and row.measured.audio_per_second > WORTH_IT * than.measured.audio_per_second
 
 
-def recommended(rows: list[Row]) -> Row | None:
+def recommended(rows: list[PreflightRow]) -> PreflightRow | None:
     """The plainest combination that is within 5 % of the fastest; None when none could be measured.
 
     LoRA and 8-bit moments train something less: they are for where nothing else fits, however fast they are.
@@ -302,7 +302,7 @@ def head() -> str:
     return f"{'':{WIDTH}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
 
 
-def line(row: Row) -> str:
+def line(row: PreflightRow) -> str:
     """A measurement."""
     seen = row.measured
     if seen.fault:
@@ -335,10 +335,10 @@ def _combinations(config: TrainConfig) -> Iterator[dict[str, Any]]:
     yield fast | {"gradient_checkpointing": "full", "lora_rank": 32}
 
 
-def _row(name: str, config: TrainConfig, audio_s: float) -> Row:
+def _row(name: str, config: TrainConfig, audio_s: float) -> PreflightRow:
     measured = measure_apart(config, warmup=WARMUP, steps=STEPS)
     seconds = None if measured.fault else (config.num_epochs or 1) * audio_s / measured.audio_per_second
-    return Row(name=name, config=config, measured=measured, hours=None if seconds is None else seconds / 3600)
+    return PreflightRow(name=name, config=config, measured=measured, hours=None if seconds is None else seconds / 3600)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from utils.server.child import Served
 from utils.speech.compare import Tally, name_of
-from utils.speech.takes import Line, Sentence, Take
+from utils.speech.takes import Line, Take, TakeSentence
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.parts import badge, file_address, message
@@ -115,7 +115,7 @@ def _progress(found: Take) -> str:
     return text.lines_done(states.count("finished"), states.count("failed"), len(states))
 
 
-def _sentences(sentences: Sequence[Sentence]) -> Markup | None:
+def _sentences(sentences: Sequence[TakeSentence]) -> Markup | None:
     rows = [
         tag("li", sentence.text, " ", tag("span", f"{sentence.audio_s:.1f} s", class_="small"), _faults([sentence]))
         for sentence in sentences[-MAX_SHOWN:]
@@ -139,7 +139,7 @@ def _lines(lines: Sequence[Line]) -> Markup | None:
     return tag("ol", *rows) if rows else None
 
 
-def _faults(sentences: Sequence[Sentence]) -> Markup | None:
+def _faults(sentences: Sequence[TakeSentence]) -> Markup | None:
     """What the guards saw and did not repair."""
     is_cut = any(not sentence.finished for sentence in sentences)
     found = {fault for sentence in sentences for fault in sentence.faults}

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from utils.dataset.clips.split import Sound, assign_splits
+from utils.dataset.clips.split import SplitClip, assign_splits
 from utils.errors import UserError
 
 
@@ -12,15 +12,15 @@ def _hashes(count: int, first: int = 0) -> list[str]:
     return [f"{n:032x}" for n in range(first, first + count)]
 
 
-def _sounds(names: list[str]) -> list[Sound]:
+def _sounds(names: list[str]) -> list[SplitClip]:
     """Recordings of their own, of one speaker."""
-    return [Sound(audio_hash=name) for name in names]
+    return [SplitClip(audio_hash=name) for name in names]
 
 
-def _cuts(recording: str, count: int, *, first: int = 0, speaker: str = "one") -> list[Sound]:
+def _cuts(recording: str, count: int, *, first: int = 0, speaker: str = "one") -> list[SplitClip]:
     """Cuts of one recording, 5 s apart."""
     return [
-        Sound(audio_hash=f"{recording}{n:04}", speaker=speaker, group=recording, start_s=5.0 * n)
+        SplitClip(audio_hash=f"{recording}{n:04}", speaker=speaker, group=recording, start_s=5.0 * n)
         for n in range(first, first + count)
     ]
 
@@ -98,7 +98,7 @@ def test_of_a_single_recording_a_stretch_is_held_out() -> None:
 
 def test_new_cuts_go_where_their_neighbours_are() -> None:
     splits = assign_splits(_cuts("a", 20), fraction=0.2, assigned={})
-    between = [Sound(audio_hash=f"new{n}", speaker="one", group="a", start_s=5.0 * n + 1) for n in range(20)]
+    between = [SplitClip(audio_hash=f"new{n}", speaker="one", group="a", start_s=5.0 * n + 1) for n in range(20)]
     grown = assign_splits([*_cuts("a", 20), *between], fraction=0.2, assigned=splits)
     assert [grown[clip.audio_hash] for clip in between] == [splits[clip.audio_hash] for clip in _cuts("a", 20)]
     later = assign_splits(_cuts("a", 200), fraction=0.2, assigned=splits)
@@ -112,5 +112,5 @@ def test_each_speaker_gives_its_share() -> None:
     assert counts == {"a": 2, "b": 2, "c": 2, "d": 0}
 
 
-def _sounds_of(speaker: str, count: int) -> list[Sound]:
-    return [Sound(audio_hash=f"{speaker}{n:04}", speaker=speaker) for n in range(count)]
+def _sounds_of(speaker: str, count: int) -> list[SplitClip]:
+    return [SplitClip(audio_hash=f"{speaker}{n:04}", speaker=speaker) for n in range(count)]

@@ -8,7 +8,7 @@ from utils.audio.decode import duration
 from utils.audio.suffixes import PLAIN_SUFFIXES
 from utils.config import DATASET_RATE
 from utils.dataset.clips.existing import Existing
-from utils.dataset.clips.sound import Sound, SoundSettings, SoundTask
+from utils.dataset.clips.sound import ClipSound, SoundSettings, SoundTask
 from utils.dataset.formats.locate import WAVS, printable
 from utils.dataset.quality.checks import Checks
 from utils.dataset.sources.recording import Recording
@@ -81,13 +81,13 @@ class ClipMaker:
             item += ":2"  # Earlier versions counted from the first sample, not in the container's time.
         return Draft(clip=clip, known=known, task=SoundTask(item=item, spans=spans))
 
-    def sound(self, draft: Draft) -> Sound | None:
+    def sound(self, draft: Draft) -> ClipSound | None:
         """A draft's sound when it has been made; None when it is still to be made."""
         assert draft.task is not None
         kept = self.work.get(draft.task.item)
         if kept is None:
             return None
-        sound = Sound(**kept)
+        sound = ClipSound(**kept)
         # What cannot be read may become readable, and what was cut may be wanted longer now.
         if sound.fault or (sound.is_cut or (not sound.wav_hash and self._fits(sound))):
             return None
@@ -104,7 +104,7 @@ class ClipMaker:
         if draft.task is None:
             assert known is not None
             return self._as_before(clip, known)
-        sound = Sound(**self.work.get(draft.task.item))
+        sound = ClipSound(**self.work.get(draft.task.item))
         if sound.fault:
             return self._drop_unless_had(clip, Fault("unreadable audio", sound.fault))
         known = known or self.existing.by_sound.get(sound.audio_hash)
@@ -133,7 +133,7 @@ class ClipMaker:
         fault = fault or self.checks.length(clip.num_samples)
         return _drop(read, fault) if fault else replace(read, notes=self.checks.notes(clip.text))
 
-    def _decide(self, clip: ClipReport, sound: Sound, known: ClipReport | None) -> ClipReport:
+    def _decide(self, clip: ClipReport, sound: ClipSound, known: ClipReport | None) -> ClipReport:
         clip, fault = self._read(clip)
         if sound.is_silent:
             fault = fault or Fault("silent", "every sample is zero")
@@ -149,12 +149,12 @@ class ClipMaker:
         found = self.checks.text(clip.text)
         return replace(clip, num_tokens=found.num_tokens, read=found.read, unknown=found.unknown), found.fault
 
-    def _length(self, sound: Sound) -> Fault | None:
+    def _length(self, sound: ClipSound) -> Fault | None:
         if sound.is_cut:
             return self.checks.length(self.checks.max_audio_length + 1)
         return self.checks.length(sound.num_samples)
 
-    def _fits(self, sound: Sound) -> bool:
+    def _fits(self, sound: ClipSound) -> bool:
         return not sound.is_silent and self.checks.length(sound.num_samples) is None
 
     def _drop_unless_had(self, clip: ClipReport, fault: Fault) -> ClipReport:

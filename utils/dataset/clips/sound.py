@@ -72,7 +72,7 @@ class SoundTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sound:
+class ClipSound:
     """A clip's sound as it was made."""
 
     fault: str = ""
@@ -150,11 +150,11 @@ class SoundMaker:
         try:
             parts = [self._decode(span, lost) for span in task.spans]
         except UserError as error:
-            return _Made(Sound(fault=error.what))
+            return _Made(ClipSound(fault=error.what))
         wav = torch.cat([resample(part, rate, DATASET_RATE) for part, rate, _ in parts], dim=1)
         raw = to_pcm16(wav)
         is_cut = any(cut for _, _, cut in parts)
-        sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=is_cut, lost_s=round(sum(lost), 3))
+        sound = ClipSound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=is_cut, lost_s=round(sum(lost), 3))
         if not raw.numpy().any():
             return _Made(replace(sound, is_silent=True))
         noisy = wav if self.settings.denoise else None
@@ -189,7 +189,7 @@ class SoundMaker:
 class _Made:
     """A clip on its way; one that is not finished has no audio here."""
 
-    sound: Sound
+    sound: ClipSound
     raw: Tensor = field(default_factory=lambda: torch.empty(1, 0))
     cleaned: Cleaned | None = None
     clipping: float = 0.0

@@ -10,7 +10,7 @@ from utils.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sound:
+class SplitClip:
     """What the split needs to know of a clip."""
 
     audio_hash: str
@@ -21,7 +21,7 @@ class Sound:
     """Where in the recording."""
 
 
-def assign_splits(clips: Sequence[Sound], *, fraction: float, assigned: Mapping[str, Split]) -> dict[str, Split]:
+def assign_splits(clips: Sequence[SplitClip], *, fraction: float, assigned: Mapping[str, Split]) -> dict[str, Split]:
     """The split of every clip; one that has a split keeps it.
 
     `fraction` of each speaker's clips is held out (rounded, in all at least one). Whole recordings are taken, those
@@ -41,7 +41,7 @@ def assign_splits(clips: Sequence[Sound], *, fraction: float, assigned: Mapping[
         UserError: there are too few clips for one in each.
     """
     splits = {clip.audio_hash: assigned[clip.audio_hash] for clip in clips if clip.audio_hash in assigned}
-    by_speaker: defaultdict[str, list[Sound]] = defaultdict(list)
+    by_speaker: defaultdict[str, list[SplitClip]] = defaultdict(list)
     for clip in clips:
         by_speaker[clip.speaker].append(clip)
     held_out = Counter(clip.speaker for clip in clips if splits.get(clip.audio_hash) == "eval")
@@ -68,15 +68,15 @@ def _quotas(sizes: Mapping[str, int], fraction: float, held_out: Mapping[str, in
     return quotas
 
 
-def _split_speaker(clips: list[Sound], wanted: int, assigned: Mapping[str, Split]) -> dict[str, Split]:
+def _split_speaker(clips: list[SplitClip], wanted: int, assigned: Mapping[str, Split]) -> dict[str, Split]:
     """Splits of one speaker's clips that have none yet."""
     # Clips of one recording share room, microphone and mood, and a sentence may run over from one into the next. Held
     # out one by one, they would be scored beside their training neighbors, and the loss would look better than it is.
-    recordings: defaultdict[str, list[Sound]] = defaultdict(list)
+    recordings: defaultdict[str, list[SplitClip]] = defaultdict(list)
     for clip in clips:
         recordings[clip.group or clip.audio_hash].append(clip)
     splits: dict[str, Split] = {}
-    new: list[list[Sound]] = []
+    new: list[list[SplitClip]] = []
     for found in recordings.values():
         found.sort(key=lambda clip: (clip.start_s, clip.audio_hash))
         old = [clip for clip in found if clip.audio_hash in assigned]
@@ -90,7 +90,7 @@ def _split_speaker(clips: list[Sound], wanted: int, assigned: Mapping[str, Split
     return splits | _hold_out(sorted(new, key=lambda found: _rank(found[0].group or found[0].audio_hash)), missing)
 
 
-def _hold_out(recordings: list[list[Sound]], missing: int) -> dict[str, Split]:
+def _hold_out(recordings: list[list[SplitClip]], missing: int) -> dict[str, Split]:
     """Take whole recordings while they fit, then the middle of the first that does not."""
     splits: dict[str, Split] = {clip.audio_hash: "train" for found in recordings for clip in found}
     for found in recordings:
@@ -106,7 +106,7 @@ def _hold_out(recordings: list[list[Sound]], missing: int) -> dict[str, Split]:
     return splits
 
 
-def _with_both(clips: Sequence[Sound], splits: dict[str, Split], assigned: Mapping[str, Split]) -> dict[str, Split]:
+def _with_both(clips: Sequence[SplitClip], splits: dict[str, Split], assigned: Mapping[str, Split]) -> dict[str, Split]:
     """Give a set that came out empty one new clip, where there is any."""
     new = sorted((clip.audio_hash for clip in clips if clip.audio_hash not in assigned), key=_rank)
     wanted: tuple[Split, Split] = ("train", "eval")

@@ -72,7 +72,7 @@ def unpack_corpus(path: Path, into: Path) -> Path:
 
 
 @dataclass
-class _Row:
+class _CorpusRow:
     audio: str = ""
     text: str = ""
     speaker: str = ""
@@ -95,17 +95,17 @@ def _is_saved(folder: Path) -> bool:
     return (folder / SAVED_FILE).is_file() or (folder / "dataset_dict.json").is_file()
 
 
-def _write_recordings(path: Path, folder: Path) -> list[_Row]:
+def _write_recordings(path: Path, folder: Path) -> list[_CorpusRow]:
     """Unpack the recordings of a Parquet file or a saved dataset.
 
     Raises:
         UserError: as `unpack_corpus`.
     """
-    rows, taken = list[_Row](), set[str]()
+    rows, taken = list[_CorpusRow](), set[str]()
     for values in _samples(path):
         sound = next((value for value in values.values() if isinstance(value, dict) and value.get("bytes")), None)
         text, speaker = words_of({name: value for name, value in values.items() if not isinstance(value, dict)})
-        rows.append(_Row(text=text, speaker=speaker))
+        rows.append(_CorpusRow(text=text, speaker=speaker))
         if sound is not None:  # a row without a file is reported
             rows[-1].audio = _sound_name(sound, len(rows), taken)
             (folder / rows[-1].audio).write_bytes(sound["bytes"])

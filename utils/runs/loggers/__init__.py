@@ -1,16 +1,17 @@
-"""Programs that show a run beside the page: each is a module here whose class `Logger` subscribes to the run's events.
+"""Programs that show a run beside the page: each is a module here whose class subscribes to the run's events.
 
-A new one is one file; its name is then a value of `log_to`.
+A new one is one file and a line of `LOGGERS`; its name is then a value of `log_to`.
 """
 
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any, Protocol
 
 from utils.errors import UserError
 
+LOGGERS = {"tensorboard": "TensorBoardLogger", "wandb": "WandbLogger"}
+"""Modules here, each with its class."""
 SCALARS = ("step", "eval", "memory")
 """Events whose numbers are curves over the steps."""
 
@@ -39,13 +40,12 @@ def find_loggers(log_to: str | None) -> list[type[Logger]]:
     Raises:
         UserError: there is none of that name, or its package is not installed.
     """
-    known = sorted(module.name for module in iter_modules(__path__))
     found = []
     for name in filter(None, (part.strip() for part in (log_to or "").split(","))):
-        if name not in known:
-            raise UserError(what=f"there is no logger {name!r}", where="log_to", fix=f"use {' or '.join(known)}")
+        if name not in LOGGERS:
+            raise UserError(what=f"there is no logger {name!r}", where="log_to", fix=f"use {' or '.join(LOGGERS)}")
         try:
-            found.append(import_module(f"{__name__}.{name}").Logger)
+            found.append(getattr(import_module(f"{__name__}.{name}"), LOGGERS[name]))
         except ModuleNotFoundError as error:
             fix = f"install it: python -m pip install {error.name}"
             raise UserError(what=f"{error.name} is not installed", where=f"log_to {name}", fix=fix) from error

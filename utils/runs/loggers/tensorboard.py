@@ -14,7 +14,7 @@ from utils.runs.loggers import scalars
 FOLDER = "tensorboard"
 
 
-class Logger:
+class TensorBoardLogger:
     """See `utils.runs.loggers.Logger`; a resumed run adds a file to those that are there."""
 
     def __init__(self, run: Path, config: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from utils.runs.loggers import scalars
 wandb = import_module("wandb")
 
 
-class Logger:
+class WandbLogger:
     """See `utils.runs.loggers.Logger`; a resumed run goes on in the record that it began."""
 
     def __init__(self, run: Path, config: dict[str, Any]) -> None:
