@@ -15,6 +15,13 @@ from tests.documents import FENCE, ROOT, TARGETS, blocks, commands, documents, f
 
 PLACE = re.compile(r"(?<![\w/])((?:utils|webui|tests|benchmarks|recipes|scripts|docs|docker|assets)/[\w/.-]*[\w/])")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+HOMEMADE = re.compile(
+    r"\b(told|mend(s|ed|ing)?|heard|nobody|whoever|somebody|go(es)? on|gone on|went on|so many|so long|takes? up|"
+    r"came? to|is given back|give back|left out|leaves? out|under ?way|anew|throats?|ticket|shelf|for good|"
+    r"put in order|the books)\b",
+    re.IGNORECASE,
+)
+"""Words of our own for what documentation of other libraries calls reported, dropped, resumed, in progress, ..."""
 OURS = sorted({line for _, line in commands() if line.startswith("python -m utils.cli.")})
 MODULES = sorted(
     {words(line)[2] for _, line in commands() if line.startswith(("python -m benchmarks", "python -m rec"))}
@@ -51,6 +58,11 @@ def test_the_benchmarks_and_recipes_that_are_named_exist(module: str) -> None:
 def test_every_make_target_that_is_named_exists() -> None:
     named = {words(line)[1] for _, line in commands() if line.startswith("make ")}
     assert named <= TARGETS | {"help"}
+
+
+def test_the_documents_use_the_words_of_the_field() -> None:
+    lines = [(path.name, line) for path in documents() for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [f"{name}: {line}" for name, line in lines if HOMEMADE.search(line)] == []
 
 
 def test_every_link_leads_to_a_file() -> None:
