@@ -60,6 +60,8 @@ class Services:
     """What a run works with."""
 
     plan: RunPlan
+    folder: Path
+    """The run's."""
     trainer: Trainer
     data: TrainingData
     loaders: Loaders
@@ -84,11 +86,6 @@ class Services:
         """The switches, and what was seen of them."""
         assert self.trainer.optimizations is not None
         return self.trainer.optimizations
-
-    @property
-    def folder(self) -> Path:
-        """The run's."""
-        return self.checkpoints.folder.parent
 
     @property
     def num_epochs(self) -> int:

@@ -147,7 +147,7 @@ def fine_tune(
         # 3. Load the clips and the model, then make the run's folder.
         with memory_errors("loading the model", device):
             setup = set_up(plan, progress.data)
-        services = _make_services(plan, setup, progress)
+        services = _make_services(plan, *setup, progress)
         # Signals count to the very end: waiting for the last sample can be cut short.
         with services.stop:
             with _failure_logged(services):
@@ -203,14 +203,15 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     return Setup(data=data, trainer=trainer, loaders=loaders)
 
 
-def _make_services(plan: RunPlan, setup: Setup, progress: Progresses) -> Services:
+def _make_services(
+    plan: RunPlan, data: TrainingData, trainer: Trainer, loaders: Loaders, progress: Progresses
+) -> Services:
     """Make the run's folder, and all that works in it."""
-    config, trainer, loaders = plan.config, setup.trainer, setup.loaders
-    folder = make_folder(plan, setup.data, trainer.accelerator)
-    events = folder / "events.jsonl" if trainer.accelerator.is_main_process else None
+    config, is_main = plan.config, trainer.accelerator.is_main_process
+    folder = make_folder(plan, data, trainer.accelerator)
     # They log the run under its name and settings, which are decided now.
-    opened = [logger(folder, config.plain()) for logger in find_loggers(config.log_to)] if events else []
-    run_log = RunLog(events, progress.events, opened)
+    opened = [logger(folder, config.plain()) for logger in find_loggers(config.log_to)] if is_main else []
+    run_log = RunLog(folder / "events.jsonl" if is_main else None, progress.events, opened)
     checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
     again = command("train", project=plan.project, resume=folder)
     # The arithmetic that MFU counts is that of learning all weights.
@@ -218,8 +219,9 @@ def _make_services(plan: RunPlan, setup: Setup, progress: Progresses) -> Service
     peak = None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision])
     return Services(
         plan=plan,
+        folder=folder,
         trainer=trainer,
-        data=setup.data,
+        data=data,
         loaders=loaders,
         checkpoints=checkpoints,
         saver=Saver(checkpoints, run_log),
@@ -272,14 +274,16 @@ def _begin(services: Services) -> RunState:
         changed=sorted(plan.resumed.changed) if plan.resumed else [],
     )
     about = "is not a setting any more; the run trains without it"
-    warnings: list[tuple[str, str | None]] = [("resume", note) for note in notes]
-    warnings += [("settings", f"{name} {value} {about}") for name, value in plan.retired.items()]
-    warnings += [("language", plan.added), ("device", settle_device(plan.config.device)[1])]
-    warnings += [("precision", faster_precision(plan.config.mixed_precision, trainer.device))]
-    if plan.config.conditioning == "other" and (alone := data.train.num_alone):
-        about = f"{alone} speaker(s) have one clip only: it is conditioned on a part of itself, not on another clip"
-        warnings += [("conditioning", about)]
-    for source, message in warnings:
+    alone = data.train.num_alone if plan.config.conditioning == "other" else 0
+    itself = f"{alone} speaker(s) have one clip only: it is conditioned on a part of itself, not on another clip"
+    for source, message in (
+        *(("resume", note) for note in notes),
+        *(("settings", f"{name} {value} {about}") for name, value in plan.retired.items()),
+        ("language", plan.added),
+        ("device", settle_device(plan.config.device)[1]),
+        ("precision", faster_precision(plan.config.mixed_precision, trainer.device)),
+        ("conditioning", alone and itself),
+    ):
         if message:
             services.log.warn(message, source=source)
     if trainer.device.type in REHEARSED:
@@ -301,6 +305,7 @@ def fit(state: RunState, services: Services) -> End:
         if services.saver.saved_step != services.trainer.num_steps:
             save(state, services, wait=True)
         require_saved(services)
+        return ended
     except ClipLost:
         # The weights are sound: nothing but the unread clip is missing.
         save(state, services, wait=True)
@@ -315,7 +320,6 @@ def fit(state: RunState, services: Services) -> End:
             where="--processes",
             fix=f"see the messages of all processes; the newest checkpoint resumes: {services.recovery.resume_command}",
         ) from error
-    return ended
 
 
 def train_epochs(state: RunState, services: Services) -> End:
@@ -340,8 +344,12 @@ def train_epochs(state: RunState, services: Services) -> End:
             )
             services.sampling.poll(services.saver.poll())
             # Stop, or save and go on.
-            if end := end_wanted(services):
-                return end
+            hours, is_stopped = services.plan.config.max_hours, services.stop.number is not None
+            time_is_up = hours is not None and time.monotonic() - services.begun >= hours * 3_600
+            # The same for all processes.
+            stop, late = trainer.any_process(is_stopped, time_is_up)
+            if stop or late:
+                return "signal" if stop else "hours"
             if is_save_due(services):
                 host.begin("checkpoint")
                 save(state, services)
@@ -363,14 +371,6 @@ def train_epochs(state: RunState, services: Services) -> End:
         if state.epoch < services.num_epochs and any(trainer.any_process(is_patience_out)):
             return "patience"
     return "epochs"
-
-
-def end_wanted(services: Services) -> End:
-    """Why to end after this step, the same for all processes; empty when there is no reason."""
-    hours = services.plan.config.max_hours
-    time_is_up = hours is not None and time.monotonic() - services.begun >= hours * 3_600
-    stop, late = services.trainer.any_process(services.stop.number is not None, time_is_up)
-    return "signal" if stop else "hours" if late else ""
 
 
 def evaluate(state: RunState, services: Services) -> Losses | None:
@@ -398,8 +398,7 @@ def evaluate(state: RunState, services: Services) -> Losses | None:
         save(state, services, wait=True)
         raise
     require_readable(services, lost)
-    (stop,) = services.trainer.any_process(services.stop.number is not None)
-    return None if stop else losses
+    return None if any(services.trainer.any_process(services.stop.number is not None)) else losses
 
 
 def note_evaluation(state: RunState, services: Services, losses: Losses) -> None:
@@ -435,6 +434,7 @@ def log_step(
     state.last_loss = loss
     if not result.skipped:
         state.losses.append(loss)
+    sometimes = {"skipped": result.skipped, "loss_reading": losses.reading}
     services.log.write(
         "step",
         step=step,
@@ -448,24 +448,23 @@ def log_step(
         data_s=phases["data"],
         audio_s=result.audio_seconds,
         phases={name: round(seconds, 4) for name, seconds in phases.items()},
-        **({"skipped": result.skipped} if result.skipped else {}),
-        **({"loss_reading": losses.reading} if losses.reading else {}),
+        **{name: value for name, value in sometimes.items() if value},
     )
     if services.progress is not None:
         services.progress(step, total_steps, loss)
     processes, shape = trainer.accelerator.num_processes, trainer.gpt.shape
     texts = [length for batch in batches for length in batch.text_lengths]
     codes = [length for batch in batches for length in batch.code_lengths]
-    sizes = {"layers": shape.layers, "width": shape.width}
+    sizes = {name: getattr(shape, name) for name in ("layers", "width", "text_rows", "audio_rows")}
     services.tracker.update(
         step_s,
-        sum(len(batch.positions) for batch in batches) * processes,
+        len(texts) * processes,
         loss,
         audio_seconds=result.audio_seconds,
         tokens=(sum(texts) + sum(codes)) * processes,
         data_seconds=phases["data"],
         # Of this process alone, as the peak is that of its own device.
-        flops=useful_flops(texts, codes, **sizes, text_rows=shape.text_rows, audio_rows=shape.audio_rows),
+        flops=useful_flops(texts, codes, **sizes),
     )
 
 

@@ -4,7 +4,7 @@ Shapes: B clips, S samples of conditioning audio.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -68,31 +68,20 @@ class Sample(NamedTuple):
     """Why the crop could not be read; it is silent then."""
 
 
+@dataclass(frozen=True, eq=False)
 class ClipDataset(Dataset[Sample]):
-    """Clips with a conditioning crop each.
+    """Clips with a conditioning crop each."""
 
-    Args:
-        clips: the clips.
-        seed: with epoch and clip number it fixes the crop.
-        training: random crops; otherwise always a clip's beginning, so that evaluations compare.
-        crop: shortest and longest crop, in samples; XTTS v2 was trained with 3 to 6 s (coqui-tts, GPTArgs).
-        conditioning: where the crop is from; with `other`, a speaker's only clip is conditioned on itself.
-    """
-
-    def __init__(
-        self,
-        clips: ClipList,
-        *,
-        seed: int,
-        training: bool,
-        crop: tuple[int, int] = XTTS_CROP,
-        conditioning: Conditioning = "own",
-    ) -> None:
-        self.clips = clips
-        self.seed = seed
-        self.training = training
-        self.crop = crop
-        self.conditioning = conditioning
+    clips: ClipList
+    _: KW_ONLY
+    seed: int
+    """With epoch and clip number it fixes the crop."""
+    training: bool
+    """Random crops; otherwise always a clip's beginning, so that evaluations compare."""
+    crop: tuple[int, int] = XTTS_CROP
+    """Shortest and longest crop, in samples; XTTS v2 was trained with 3 to 6 s (coqui-tts, GPTArgs)."""
+    conditioning: Conditioning = "own"
+    """Where the crop is from; with `other`, a speaker's only clip is conditioned on itself."""
 
     def __getitem__(self, place: Place) -> Sample:
         """The clip with its crop.
@@ -138,31 +127,21 @@ class ClipDataset(Dataset[Sample]):
         return start, start + size
 
 
+@dataclass(frozen=True, eq=False)
 class Collate:
-    """Samples to one packed batch; an object, because worker processes must be able to receive it.
+    """Samples to one packed batch; an object, because worker processes must be able to receive it."""
 
-    Args:
-        shape: of the model.
-        mask_conditioning: do not score the codes that a clip's own crop covers (`own_masked`, in training).
-        learn_reading: say where in the text each code is, for clips with word times.
-        layout: a row a clip, or one packed row.
-        static_shape: what a batch is filled up to, so that all have one shape.
-    """
-
-    def __init__(
-        self,
-        shape: GptShape,
-        *,
-        mask_conditioning: bool,
-        learn_reading: bool = False,
-        layout: Layout = "rows",
-        static_shape: StaticShape = NO_STATIC_SHAPE,
-    ) -> None:
-        self.shape = shape
-        self.mask_conditioning = mask_conditioning
-        self.learn_reading = learn_reading
-        self.layout = layout
-        self.static_shape = static_shape
+    shape: GptShape
+    """Of the model."""
+    _: KW_ONLY
+    mask_conditioning: bool
+    """Do not score the codes that a clip's own crop covers (`own_masked`, in training)."""
+    learn_reading: bool = False
+    """Say where in the text each code is, for clips with word times."""
+    layout: Layout = "rows"
+    """A row a clip, or one packed row."""
+    static_shape: StaticShape = NO_STATIC_SHAPE
+    """What a batch is filled up to, so that all have one shape."""
 
     def __call__(self, samples: list[Sample]) -> Batch:
         clips = [sample.clip for sample in samples]
