@@ -77,15 +77,7 @@ def start(
         write_record(folder, new_record(kind, folder, **facts))
         if claim:
             claim.give(folder)
-        try:
-            child = spawn(words, log=log_file(folder, kind), env=child_environment())
-        except OSError as error:
-            refusal = UserError(what=f"the process could not be started: {error}", where=" ".join(words))
-            with closing(EventWriter(folder / EVENTS_FILE)) as events:
-                events.write("failed", error=str(refusal))
-            raise refusal from error
-        identify(folder, child.pid)
-        threading.Thread(target=_see_the_end, args=(folder, child), name=f"wait {folder.name}", daemon=True).start()
+        _begin(folder)
     return status(folder)
 
 
@@ -141,6 +133,25 @@ def _new_folder(kind: str, given: str | None, project: Project) -> Path:
             raise UserError(what=f"there is a run {name!r} already", where=str(folder), fix=fix) from None
         return folder
     raise AssertionError("unreachable")
+
+
+def _begin(folder: Path) -> None:
+    """Start the process of a job's record and write down who it is.
+
+    Raises:
+        UserError: no process could be started.
+    """
+    record = read_record(folder)
+    assert record is not None
+    try:
+        child = spawn(record.command, log=log_file(folder, record.kind), env=child_environment())
+    except OSError as error:
+        refusal = UserError(what=f"the process could not be started: {error}", where=" ".join(record.command))
+        with closing(EventWriter(folder / EVENTS_FILE)) as events:
+            events.write("failed", error=str(refusal))
+        raise refusal from error
+    identify(folder, child.pid)
+    threading.Thread(target=_see_the_end, args=(folder, child), name=f"wait {folder.name}", daemon=True).start()
 
 
 def _see_the_end(folder: Path, child: subprocess.Popen[bytes]) -> None:
