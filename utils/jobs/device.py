@@ -1,5 +1,6 @@
 """Which device a job computes on, and who has it: two trainings on one GPU would both fail, or crawl."""
 
+import dataclasses
 import getpass
 import json
 import os
@@ -8,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
@@ -107,16 +107,22 @@ class Claim:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
-    def give(self, folder: Path, **process: Any) -> None:
-        """Name the job that has the device from now on; of a process that is none, its kind and who it is."""
-        with disk_errors():
-            lines = [str(folder.absolute()), *([json.dumps(process)] if process else [])]
-            write_atomic(self._file, "\n".join(lines), durable=True)
+    def give(self, folder: Path) -> None:
+        """Name the job that has the device from now on."""
+        self._write(str(folder.absolute()))
+
+    def give_process(self, folder: Path, kind: str, process: ProcessId) -> None:
+        """Name a process that has the device from now on."""
+        self._write(f"{folder.absolute()}\n{json.dumps({'kind': kind, **dataclasses.asdict(process)})}")
 
     def free(self) -> None:
         """Name nobody any more."""
         with disk_errors():
             self._file.unlink(missing_ok=True)
+
+    def _write(self, text: str) -> None:
+        with disk_errors():
+            write_atomic(self._file, text, durable=True)
 
 
 def holder_of(claim: Claim) -> Job | None:
