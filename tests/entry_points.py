@@ -87,7 +87,7 @@ class EntryPoints:
 
         def serve(device: Device) -> str:
             service = build_server(ServerConfig(output=project.output, device=device, model="tiny"), ()).service
-            service._new_cache()
+            service._new_engine()
             return service.device.split(":")[0]
 
         def compare(device: Device) -> None:
