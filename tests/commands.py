@@ -18,6 +18,7 @@ WORK = {
     "lengths": ("_lengths",),
     "fix": ("_fix",),
     "demo": ("_demo",),
+    "voices": ("VoiceLibrary",),
 }
 """Of each command, the functions that do its work."""
 
@@ -25,8 +26,18 @@ WORK = {
 class Nothing:
     """What replaced work gives back."""
 
+    name = "anna"
+
     def table(self) -> str:
         return ""
+
+    def make(self, *given: Any) -> "Nothing":
+        return self
+
+    mix = make
+
+    def all(self) -> list[Any]:
+        return []
 
 
 def run_as_printed(line: str, monkeypatch: pytest.MonkeyPatch, known: Mapping[str, str] | None = None) -> Any:

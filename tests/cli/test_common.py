@@ -97,7 +97,7 @@ def test_everyday_flags_are_flags_of_some_command() -> None:
 
 def test_every_command_is_listed_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     commands.main()
-    listed = [line.split(maxsplit=3)[2:] for line in capsys.readouterr().out.splitlines() if "utils.cli" in line]
+    listed = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if "utils.cli" in line]
     files = {path.stem for path in Path(commands.__file__).parent.glob("*.py")}
     internal = {"__main__", "common", "job", "measure_switches", "rank"}
     assert {name.removeprefix("utils.cli.") for name, _ in listed} == files - internal

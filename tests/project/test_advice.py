@@ -25,7 +25,7 @@ from tests.sounds import make_project
 from tests.sources import parsed
 from utils.bases.download import fetch_base
 from utils.bases.find import find_base
-from utils.cli import base, language, preflight, synthesize, train
+from utils.cli import base, export, language, measure_switches, prepare, synthesize, train, voices
 from utils.cli.common import parse
 from utils.config import SynthesizeConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
@@ -119,7 +119,7 @@ def recommended(world: World, capsys: pytest.CaptureFixture[str]) -> str:
     config = TrainConfig(
         project=world.project.name, output=world.project.output, base="tiny", train_csv=Path("a b.csv")
     )
-    preflight._recommend("best", SimpleNamespace(config=config, name="SDPA"), config, world.project)  # type: ignore[arg-type]
+    measure_switches._recommend("best", SimpleNamespace(config=config, name="SDPA"), config, world.project)  # type: ignore[arg-type]
     return capsys.readouterr().out
 
 
@@ -131,6 +131,11 @@ def of_the_form(world: World) -> str:
 
 def listed(capsys: pytest.CaptureFixture[str]) -> str:
     base.main(["list"])
+    return capsys.readouterr().out
+
+
+def of_main(program: Any, world: World, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    program.main([*words, "--output", str(world.project.output)])
     return capsys.readouterr().out
 
 
@@ -155,7 +160,18 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/cli/base.py _where": lambda world, capsys: listed(capsys),
     "utils/cli/train.py train_and_print": lambda world, _: world.interrupted,
     "utils/cli/language.py _next": lambda world, _: "\n".join(next_of(world, p) for p in (world.empty, world.project)),
-    "utils/cli/preflight.py _recommend": lambda world, capsys: recommended(world, capsys),
+    "utils/cli/measure_switches.py _recommend": lambda world, capsys: recommended(world, capsys),
+    "utils/cli/prepare.py _prepare": lambda world, capsys: of_main(
+        prepare,
+        world,
+        capsys,
+        *shlex.split("--project again --language en --base tiny --input"),
+        str(world.project.dataset),
+    ),
+    "utils/cli/export.py _next": lambda world, _: export._next(world.project),
+    "utils/cli/voices.py do": lambda world, capsys: of_main(voices, world, capsys, "list"),
+    "utils/cli/voices.py _next": lambda world, _: voices._next(voices.Remove(name="anna", output=world.project.output)),
+    "utils/cli/base.py _next": lambda world, _: base._next("tiny"),
     "webui/handlers/settings_file.py show_command": lambda world, _: of_the_form(world),
 }
 """File and function of each place that builds a command, and what has it do so."""

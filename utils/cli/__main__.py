@@ -14,10 +14,10 @@ COMMANDS = (
 def main() -> None:
     """Print each command with the first line of its module."""
     with error_exits():
-        print("Commands; each takes --help:\n")
+        print("Commands, run with python -m; each takes --help:\n")
         for name in COMMANDS.split():
             text = ast.get_docstring(ast.parse(Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")))
-            print(f"  python -m utils.cli.{name:14} {(text or '').partition(': python')[0]}".removesuffix("."))
+            print(f"  utils.cli.{name:14} {(text or '').partition(': python')[0]}".removesuffix("."))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from utils.bases.verify import REMEDY
 from utils.cli.common import error_exits, program, progress_phases
 from utils.config import STARTER
 from utils.errors import UserError
-from utils.project.advice import command
+from utils.project.advice import NAME, command
 from utils.project.paths import bases_folder
 
 
@@ -49,7 +49,12 @@ def download(
             progress=lambda file, done, total: report(f"downloading {version} (bytes)", done, total),
         )
     print(folder)
-    print(f"next: {command('train', project='NAME', base=version)}")
+    print(f"next: {_next(version)}")
+
+
+def _next(version: str) -> str:
+    """How to train from a base."""
+    return command("train", project=NAME, base=version)
 
 
 def make_tiny(out: Path) -> None:

@@ -6,7 +6,7 @@ from utils.bases.catalog import read_about
 from utils.cli.common import progress_phases, run_command, size
 from utils.config import ExportConfig
 from utils.project.advice import command
-from utils.project.paths import open_project
+from utils.project.paths import Project, open_project
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -23,8 +23,12 @@ def _export(config: ExportConfig) -> None:
     for file in sorted(ready.iterdir()):
         print(f"{size(file.stat().st_size):>9}  {file}")
     print(f"It loads in: {read_about(ready)['loads_in']}")
-    project = open_project(config.project, config.output)
-    print(f"next      {command('synthesize', project=project, text='Hello.', out='hello.wav')}")
+    print(f"next      {_next(open_project(config.project, config.output))}")
+
+
+def _next(project: Project) -> str:
+    """How to speak with what was exported."""
+    return command("synthesize", project=project, text="Hello.", out="hello.wav")
 
 
 if __name__ == "__main__":

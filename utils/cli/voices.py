@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from utils.cli.common import error_exits, program
-from utils.project.advice import command
+from utils.project.advice import DEFAULT_OUTPUT, command
 from utils.speech.voice_library import VoiceLibrary
 
 
@@ -23,7 +23,7 @@ class List:
     """The folder that holds all projects."""
 
     def do(self, library: VoiceLibrary) -> str:
-        make = command("voices", "make", name="anna", recordings="anna.wav")
+        make = command("voices", "make", name="anna", recordings="anna.wav", output=_elsewhere(self.output))
         return "\n".join(voice.name for voice in library.all()) or f"no voices yet; next: {make}"
 
 
@@ -43,7 +43,7 @@ class Make(_Named):
     """Up to 8; of each, the first 60 s are kept."""
 
     def do(self, library: VoiceLibrary) -> str:
-        return f"voice {library.make(self.name, self.recordings).name} made; {_next(self.name)}"
+        return f"voice {library.make(self.name, self.recordings).name} made; {_next(self)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Mix(_Named):
     """Names and weights: anna:0.7,ben:0.3."""
 
     def do(self, library: VoiceLibrary) -> str:
-        return f"voice {library.mix(self.name, self.voices).name} made; {_next(self.name)}"
+        return f"voice {library.mix(self.name, self.voices).name} made; {_next(self)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +78,15 @@ class Remove(_Named):
         return f"voice {self.name} removed"
 
 
-def _next(name: str) -> str:
+def _next(voice: _Named) -> str:
     """How to speak with a voice."""
-    return f"next: {command('synthesize', model='starter', voice=name, text='Hello.', out='hello.wav')}"
+    flags = {"output": _elsewhere(voice.output), "model": "starter", "voice": voice.name}
+    return f"next: {command('synthesize', **flags, text='Hello.', out='hello.wav')}"
+
+
+def _elsewhere(output: Path) -> Path | None:
+    """The folder of all projects, where a command must name it."""
+    return output if output.resolve() != DEFAULT_OUTPUT.resolve() else None
 
 
 Action = (
