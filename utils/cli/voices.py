@@ -80,8 +80,9 @@ class Remove(_Named):
 
 def _next(voice: _Named) -> str:
     """How to speak with a voice."""
-    flags = {"output": _elsewhere(voice.output), "model": "starter", "voice": voice.name}
-    return f"next: {command('synthesize', **flags, text='Hello.', out='hello.wav')}"
+    output = _elsewhere(voice.output)
+    speak = command("synthesize", output=output, model="starter", voice=voice.name, text="Hello.", out="hello.wav")
+    return f"next: {speak}"
 
 
 def _elsewhere(output: Path) -> Path | None:
