@@ -3,7 +3,7 @@
 import ctypes
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import RLock
@@ -28,6 +28,7 @@ class SoundFile(soundfile.SoundFile):  # type: ignore[misc]
         self.damaged_frames = 0
         with self._counted():
             super().__init__(path)
+        self._is_mpeg = self.subtype.startswith("MPEG")
         if self.format == "RAW":
             self.close()
             raise TypeError("headerless audio")
@@ -39,12 +40,12 @@ class SoundFile(soundfile.SoundFile):  # type: ignore[misc]
 
     def read(self, *args: Any, **options: Any) -> Any:
         """See `soundfile.SoundFile.read`."""
-        with self._counted():
+        with self._counted() if self._is_mpeg else nullcontext():
             return super().read(*args, **options)
 
     def seek(self, *args: Any) -> int:
         """See `soundfile.SoundFile.seek`."""
-        with self._counted():
+        with self._counted() if self._is_mpeg else nullcontext():
             return int(super().seek(*args))
 
     @contextmanager

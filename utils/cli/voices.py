@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from utils.cli.common import error_exits, program
-from utils.project.advice import DEFAULT_OUTPUT, command
+from utils.project.advice import command
 from utils.speech.voice_library import VoiceLibrary
 
 
@@ -23,7 +23,7 @@ class List:
     """The folder that holds all projects."""
 
     def do(self, library: VoiceLibrary) -> str:
-        make = command("voices", "make", name="anna", recordings="anna.wav", output=_elsewhere(self.output))
+        make = command("voices", "make", name="anna", recordings="anna.wav", output=self.output)
         return "\n".join(voice.name for voice in library.all()) or f"no voices yet; next: {make}"
 
 
@@ -80,14 +80,8 @@ class Remove(_Named):
 
 def _next(voice: _Named) -> str:
     """How to speak with a voice."""
-    output = _elsewhere(voice.output)
-    speak = command("synthesize", output=output, model="starter", voice=voice.name, text="Hello.", out="hello.wav")
-    return f"next: {speak}"
-
-
-def _elsewhere(output: Path) -> Path | None:
-    """The folder of all projects, where a command must name it."""
-    return output if output.resolve() != DEFAULT_OUTPUT.resolve() else None
+    flags = {"model": "starter", "voice": voice.name, "text": "Hello.", "out": "hello.wav"}
+    return f"next: {command('synthesize', output=voice.output, **flags)}"
 
 
 Action = (

@@ -38,16 +38,17 @@ def command(program: str, *words: object, project: Place | str | None = None, **
     Args:
         program: module of utils.cli.
         words: subcommand and positional values.
-        project: where it works; its output folder is named only when it is not the default.
-            A text stands for a project that is not known.
-        flags: settings by field name, in order; None is skipped, True and False are switches, a tuple is several.
+        project: where it works. A text stands for a project that is not known.
+        flags: settings by field name, in order; None is skipped, and the output folder where it is the default; True
+            and False are switches, a tuple is several.
     """
     line = ["python", "-m", f"utils.cli.{program}", *map(str, words)]
     if isinstance(project, str):
         flags = {"project": project} | flags
     elif project is not None:
-        elsewhere = project.output.resolve() != DEFAULT_OUTPUT.resolve()
-        flags = {"project": project.name, "output": project.output if elsewhere else None} | flags
+        flags = {"project": project.name, "output": project.output} | flags
+    if isinstance(output := flags.get("output"), Path) and output.resolve() == DEFAULT_OUTPUT.resolve():
+        flags["output"] = None
     for name, value in flags.items():
         line += _flag(name.replace("_", "-"), value)
     return subprocess.list2cmdline(line) if os.name == "nt" else shlex.join(line)
