@@ -25,10 +25,10 @@ from utils.performance_utils import (
     timing,
     useful_flops,
 )
-from utils.performance_utils import phases as phases_module
 from utils.performance_utils import settings as settings_module
-from utils.performance_utils.phases import PhaseClock
+from utils.performance_utils import tracker as phases_module
 from utils.performance_utils.settings import kept_torch_settings
+from utils.performance_utils.tracker import PhaseClock
 
 MB = 1_000_000
 Result = TypeVar("Result")

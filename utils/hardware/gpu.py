@@ -2,9 +2,10 @@
 
 import logging
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -121,59 +122,48 @@ def architecture(capability: Version | None) -> str:
 
 def _read(index: int, driver: str, cuda: Version | None) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _answer(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    shared = psutil.virtual_memory()
-    utilization = _answer(pynvml.nvmlDeviceGetUtilizationRates, handle)
-    return Gpu(
-        index=index,
-        name=_answer(pynvml.nvmlDeviceGetName, handle) or f"GPU {index}",
-        uuid=_answer(pynvml.nvmlDeviceGetUUID, handle) or "",
-        total_bytes=memory.total if memory else shared.total,
-        free_bytes=memory.free if memory else shared.available,
-        used_bytes=memory.used if memory else shared.total - shared.available,
-        shares_memory=memory is None,
-        utilization=utilization.gpu if utilization else None,
-        temperature=_temperature(handle),
-        capability=_answer(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
-        driver=driver,
-        cuda=cuda,
-        processes=_processes(handle),
-        speed=(_answer(pynvml.nvmlDeviceGetNumGpuCores, handle) or 0)
-        * (_answer(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM) or 0),
-        parts=tuple(_parts(handle, index, driver, cuda)),
-    )
+    capability = _answer(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
 
+    def device(handle: Any, name: str, memory: Any, **more: Any) -> Gpu:
+        return Gpu(
+            index=index,
+            name=_answer(pynvml.nvmlDeviceGetName, handle) or name,
+            uuid=_answer(pynvml.nvmlDeviceGetUUID, handle) or "",
+            total_bytes=memory.total,
+            free_bytes=memory.free,
+            used_bytes=memory.used,
+            capability=capability,
+            driver=driver,
+            cuda=cuda,
+            processes=_processes(handle),
+            **more,
+        )
 
-def _parts(handle: Any, index: int, driver: str, cuda: Version | None) -> Iterator[Gpu]:
-    """The MIG devices of a GPU in the driver's order."""
-    mode = _answer(pynvml.nvmlDeviceGetMigMode, handle)
-    if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
-        return
-    for number in range(_answer(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        # A number that no device has is no end: there may be gaps.
+    # The MIG devices in the driver's order. A number that no device has is no end: there may be gaps.
+    parts, mode = list[Gpu](), _answer(pynvml.nvmlDeviceGetMigMode, handle)
+    is_divided = mode and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    for number in range((is_divided and _answer(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)) or 0):
         # Whatever else a driver or a container refuses here must not cost the GPU itself.
         with suppress(pynvml.NVMLError):
             part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-            memory = pynvml.nvmlDeviceGetMemoryInfo(part)
-            yield Gpu(
-                index=index,
-                name=_answer(pynvml.nvmlDeviceGetName, part) or f"part {number} of GPU {index}",
-                uuid=_answer(pynvml.nvmlDeviceGetUUID, part) or "",
-                total_bytes=memory.total,
-                free_bytes=memory.free,
-                used_bytes=memory.used,
-                capability=_answer(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
-                driver=driver,
-                cuda=cuda,
-                processes=_processes(part),
-            )
-
-
-def _temperature(handle: Any) -> int | None:
-    """Drivers before 570 know only the older of the two questions."""
+            parts.append(device(part, f"part {number} of GPU {index}", pynvml.nvmlDeviceGetMemoryInfo(part)))
+    memory, shared = _answer(pynvml.nvmlDeviceGetMemoryInfo, handle), psutil.virtual_memory()
+    used = shared.total - shared.available
+    utilization = _answer(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    # Drivers before 570 know only the older of the two questions.
     asks = (pynvml.nvmlDeviceGetTemperatureV, pynvml.nvmlDeviceGetTemperature)
-    answers = (_answer(ask, handle, pynvml.NVML_TEMPERATURE_GPU) for ask in asks)
-    return next((answer for answer in answers if answer is not None), None)
+    temperatures = (_answer(ask, handle, pynvml.NVML_TEMPERATURE_GPU) for ask in asks)
+    return device(
+        handle,
+        f"GPU {index}",
+        memory or SimpleNamespace(total=shared.total, free=shared.available, used=used),
+        shares_memory=memory is None,
+        utilization=utilization.gpu if utilization else None,
+        temperature=next((one for one in temperatures if one is not None), None),
+        speed=(_answer(pynvml.nvmlDeviceGetNumGpuCores, handle) or 0)
+        * (_answer(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM) or 0),
+        parts=tuple(parts),
+    )
 
 
 def _processes(handle: Any) -> dict[int, int | None]:

@@ -30,23 +30,16 @@ def missing_library(error: BaseException) -> UserError | None:
     found = NAME.search(text) if any(fault in text for fault in FAULTS) else None
     if found is None:
         return None
-    library, major = found[1], int(found[2])
-    return UserError(
-        what=f"the CUDA library {found[0]} was not found", where=text.splitlines()[0], fix=_fix(library, major)
-    )
-
-
-def _fix(library: str, major: int) -> str:
-    cuda = torch_build().cuda
-    if library == "cudnn":
-        if major < 9:
-            return "run: pip install -U ctranslate2 faster-whisper, as older versions need cuDNN 8"
-        generation = cuda[0] if cuda else 12
-        return f"run: pip install nvidia-cudnn-cu{generation}=={major}.*"
-    if library == "cublas" and (cuda is None or major != cuda[0]):
+    library, major, cuda = found[1], int(found[2]), torch_build().cuda
+    fix = "install the environment again from requirements.lock, which has the libraries of PyTorch"
+    if library == "cudnn" and major < 9:
+        fix = "run: pip install -U ctranslate2 faster-whisper, as older versions need cuDNN 8"
+    elif library == "cudnn":
+        fix = f"run: pip install nvidia-cudnn-cu{cuda[0] if cuda else 12}=={major}.*"
+    elif library == "cublas" and (cuda is None or major != cuda[0]):
         # Beside torch's own of another CUDA version: CTranslate2 is built for CUDA 12.
-        return f"run: pip install nvidia-cublas-cu{major}, and start again; or compute on the CPU (device cpu)"
-    return "install the environment again from requirements.lock, which has the libraries of PyTorch"
+        fix = f"run: pip install nvidia-cublas-cu{major}, and start again; or compute on the CPU (device cpu)"
+    return UserError(what=f"the CUDA library {found[0]} was not found", where=text.splitlines()[0], fix=fix)
 
 
 def load_library(name: str) -> bool:

@@ -74,8 +74,15 @@ def usable_cpus() -> int:
 
     A container limited to two CPUs of a large machine still sees all of them, and a thread on each makes it slower.
     """
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.ceil(min(affinity, _quota())))
+    allowed: list[float] = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    for folder in cgroup_folders("cpu"):
+        try:
+            quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            quota, period = (str(read_number(folder / f"cpu.cfs_{name}_us")) for name in ("quota", "period"))
+        if quota.isdecimal() and period.isdecimal() and int(period) > 0:
+            allowed.append(int(quota) / int(period))
+    return max(1, math.ceil(min(allowed)))
 
 
 def compiler() -> str:
@@ -104,8 +111,18 @@ def _identity() -> tuple[str, str, frozenset[str], bool]:
         flags = {"bf16"} if _sysctl("hw.optional.arm.FEAT_BF16") == "1" else set()
         return _sysctl("machdep.cpu.brand_string"), _sysctl("machdep.cpu.vendor"), frozenset(flags), True
     if platform.system() == "Windows":
-        model, flags_of_windows = _windows()
-        return model, "", flags_of_windows, False
+        import ctypes
+        import winreg
+
+        avx512f = 41  # PF_AVX512F_INSTRUCTIONS_AVAILABLE
+        with winreg.OpenKey(  # type: ignore[attr-defined, unused-ignore]
+            winreg.HKEY_LOCAL_MACHINE,  # type: ignore[attr-defined, unused-ignore]
+            r"HARDWARE\DESCRIPTION\System\CentralProcessor\0",
+        ) as key:
+            name = winreg.QueryValueEx(key, "ProcessorNameString")[0]  # type: ignore[attr-defined, unused-ignore]
+        # The one flag that Windows reports: it has no number for bf16 units.
+        has = ctypes.windll.kernel32.IsProcessorFeaturePresent(avx512f)  # type: ignore[attr-defined, unused-ignore]
+        return str(name).strip(), "", frozenset({"avx512f"} if has else ()), False
     return "", "", frozenset(), False
 
 
@@ -113,34 +130,3 @@ def _sysctl(name: str) -> str:
     """A value of macOS, or empty when it has none of that name."""
     done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False)
     return done.stdout.strip()
-
-
-def _windows() -> tuple[str, frozenset[str]]:
-    """The registry's name of the processor, and the one flag that Windows reports: it has no number for bf16 units."""
-    import ctypes
-    import winreg
-
-    avx512f = 41  # PF_AVX512F_INSTRUCTIONS_AVAILABLE
-    with winreg.OpenKey(  # type: ignore[attr-defined, unused-ignore]
-        winreg.HKEY_LOCAL_MACHINE,  # type: ignore[attr-defined, unused-ignore]
-        r"HARDWARE\DESCRIPTION\System\CentralProcessor\0",
-    ) as key:
-        name = winreg.QueryValueEx(key, "ProcessorNameString")[0]  # type: ignore[attr-defined, unused-ignore]
-    has = ctypes.windll.kernel32.IsProcessorFeaturePresent(avx512f)  # type: ignore[attr-defined, unused-ignore]
-    return str(name).strip(), frozenset({"avx512f"} if has else ())
-
-
-def _quota() -> float:
-    """CPUs that the control groups of this process allow; infinite when they set no limit."""
-    allowed = [float("inf")]
-    for folder in cgroup_folders("cpu"):
-        try:
-            quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
-        except (OSError, ValueError):
-            quota, period = (
-                str(read_number(folder / "cpu.cfs_quota_us")),
-                str(read_number(folder / "cpu.cfs_period_us")),
-            )
-        if quota.isdecimal() and period.isdecimal() and int(period) > 0:
-            allowed.append(int(quota) / int(period))
-    return min(allowed)

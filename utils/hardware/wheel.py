@@ -96,8 +96,10 @@ def parse_version(text: str) -> TorchBuild:
 
 def gpu_problems(gpu: Gpu, build: TorchBuild) -> list[str]:
     """Why the installed PyTorch cannot use this GPU, each with the install that fixes it; empty when it can."""
-    hidden = _hidden()
-    found = [hidden] if hidden else []
+    found, shown = list[str](), os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shown is not None and shown.strip() in ("", "-1"):
+        fix = "unset it, or name the GPU to use, such as 0"
+        found.append(f"CUDA_VISIBLE_DEVICES is {shown!r}, which hides every GPU: {fix}")
     if gpu.capability is None:
         return found
     who = f"{gpu.name} ({gpu.architecture}, sm_{gpu.capability[0]}{gpu.capability[1]})"
@@ -154,13 +156,6 @@ def _fix(best: Wheel, gpu: Gpu) -> str:
     before_turing = gpu.capability < (7, 5)
     newest = f" (not newer than {LAST_DRIVER_BEFORE_TURING}, the last for {gpu.architecture})" if before_turing else ""
     return f"update the NVIDIA driver to {needed_driver(best.cuda)} or newer{newest}, then run: {best.install}"
-
-
-def _hidden() -> str:
-    value = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if value is None or value.strip() not in ("", "-1"):
-        return ""
-    return f"CUDA_VISIBLE_DEVICES is {value!r}, which hides every GPU: unset it, or name the GPU to use, such as 0"
 
 
 def _dotted(version: Version) -> str:

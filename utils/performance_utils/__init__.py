@@ -4,8 +4,7 @@ from utils.performance_utils.arithmetic import least_s, peak_flops, product_s, u
 from utils.performance_utils.batch_size import BatchSizeOptimizer
 from utils.performance_utils.memory import is_out_of_memory, memory_errors
 from utils.performance_utils.settings import log_performance_info, log_system_info, optimize_torch_settings
-from utils.performance_utils.timing import timed, timing
-from utils.performance_utils.tracker import PerformanceTracker
+from utils.performance_utils.tracker import PerformanceTracker, timed, timing
 
 __all__ = [
     "BatchSizeOptimizer",

@@ -26,21 +26,18 @@ def settle_device(device: Device) -> tuple[Literal["cpu", "cuda"], str]:
     if device == "cpu":
         return "cpu", ""
     machine = this_machine()
-    problems = machine.gpu_problems or ([] if torch.cuda.is_available() else [_cuda_fault()])
+    problems = machine.gpu_problems
+    if not problems and not torch.cuda.is_available():
+        problems = ["PyTorch sees no CUDA GPU"]
+        try:
+            torch.cuda.init()
+        except (RuntimeError, AssertionError) as error:
+            problems = [f"PyTorch cannot use CUDA: {str(error).splitlines()[0]}"]
     if not problems:
         return "cuda", ""
     if device == "cuda":
         raise cuda_refused(machine, problems[0])
     return "cpu", f"computing on the CPU: {'; '.join(problems)}" if machine.gpu else ""
-
-
-def _cuda_fault() -> str:
-    """Why torch sees no GPU, in its own words."""
-    try:
-        torch.cuda.init()
-    except (RuntimeError, AssertionError) as error:
-        return f"PyTorch cannot use CUDA: {str(error).splitlines()[0]}"
-    return "PyTorch sees no CUDA GPU"
 
 
 def check_allocator(device: torch.device) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,25 +50,21 @@ def shortage(error: BaseException, when: str, device: str) -> UserError | None:
     """Words for memory that ran out, with what is free and who has the rest; None for another error."""
     if not is_out_of_memory(error):
         return None
+    free = memory()
+    room = f"{free.available_bytes / GIB:.1f} of {free.total_bytes / GIB:.1f} GB of this computer's memory are free"
+    if device.startswith("cuda") and (gpu := trained_on(find_gpus().gpus)):
+        holders = [
+            f"{name} (process {pid}) has {(gpu.processes[pid] or 0) / GIB:.1f} GB"
+            for pid, name in process_names(gpu.processes).items()
+        ]
+        room = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GB of {gpu.name} are free"
+        room = "; ".join([room, *holders])
     return UserError(
-        what=f"out of memory {when}: {_free(device)}",
+        what=f"out of memory {when}: {room}",
         where=device,
         fix="end other programs that use it, use --device cpu, or choose settings that need less "
         "(to train: --gradient-checkpointing full, --lora-rank 32)",
     )
-
-
-def _free(device: str) -> str:
-    gpu = trained_on(find_gpus().gpus) if device.startswith("cuda") else None
-    if gpu is None:
-        now = memory()
-        return f"{now.available_bytes / GIB:.1f} of {now.total_bytes / GIB:.1f} GB of this computer's memory are free"
-    holders = [
-        f"{name} (process {pid}) has {(gpu.processes[pid] or 0) / GIB:.1f} GB"
-        for pid, name in process_names(gpu.processes).items()
-    ]
-    free = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GB of {gpu.name} are free"
-    return "; ".join([free, *holders])
 
 
 def memory_stats() -> dict[str, Any]:
@@ -77,12 +73,19 @@ def memory_stats() -> dict[str, Any]:
     Returns:
         As `TrainingOptimizer.get_memory_stats`.
     """
-    trainer = _trainer_below()
-    stats: dict[str, Any] = {
-        "device": "cpu",
-        "rss_bytes": process_memory(trainer),
-        "peak_rss_bytes": _peak_rss(trainer),
-    }
+    # The process that trains for this one, such as for `train_gpt`.
+    trainer, peak = None, None
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if any(module in TRAINERS for module in child.cmdline()):
+                trainer = child.pid
+                break
+    now = process_memory(trainer)
+    # Read from the process' own memory map: Linux hands `ru_maxrss` on from parent to child.
+    with suppress(OSError):
+        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{trainer or 'self'}/status").read_text(encoding="ascii"))
+    most = int(peak[1]) * 1024 if peak else now
+    stats: dict[str, Any] = {"device": "cpu", "rss_bytes": now, "peak_rss_bytes": most}
     if trainer is not None:
         # Its GPU's are what the driver reports; nothing where it uses none, or the driver does not say.
         found = next((gpu for gpu in find_gpus().gpus if trainer in gpu.processes), None)
@@ -112,27 +115,3 @@ def memory_line(stats: dict[str, Any]) -> str:
     amounts = {name.removesuffix("_bytes"): value for name, value in stats.items() if name.endswith("_bytes")}
     figures = ", ".join(f"{name} {value / GIB:.2f} GB" for name, value in amounts.items())
     return f"memory on {stats['device']}: {figures}"
-
-
-def _trainer_below() -> int | None:
-    """The process that trains for this one, such as for `train_gpt`; None when there is none."""
-    for child in psutil.Process().children(recursive=True):
-        try:
-            if any(module in TRAINERS for module in child.cmdline()):
-                return child.pid
-        except psutil.Error:
-            continue
-    return None
-
-
-def _peak_rss(pid: int | None) -> int:
-    """The most a process has held, in bytes; what it holds now where the system does not say.
-
-    Read from the process' own memory map: Linux hands `ru_maxrss` on from parent to child.
-    """
-    try:
-        status = Path(f"/proc/{pid or 'self'}/status").read_text(encoding="ascii")
-    except OSError:
-        status = ""
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(found[1]) * 1024 if found else process_memory(pid)

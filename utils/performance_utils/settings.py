@@ -150,8 +150,12 @@ def _use_tf32() -> dict[str, Any]:
     Products through `set_float32_matmul_precision`: it writes torch's older and newer setting alike. Where the newer
     one (`cuda.matmul.fp32_precision`) was written alone, reading the older raises, as max-autotune does.
     """
-    changed = {}
-    if torch.backends.cuda.matmul.fp32_precision != "tf32" or not _is_older_readable():
+    changed, is_set = {}, torch.backends.cuda.matmul.fp32_precision == "tf32"
+    try:
+        torch.get_float32_matmul_precision()
+    except RuntimeError:
+        is_set = False
+    if not is_set:
         torch.set_float32_matmul_precision("high")
         changed["torch.float32_matmul_precision"] = "high"
     cudnn: Any = torch.backends.cudnn
@@ -160,14 +164,6 @@ def _use_tf32() -> dict[str, Any]:
             operation.fp32_precision = "tf32"
             changed[f"torch.backends.cudnn.{name}.fp32_precision"] = "tf32"
     return changed
-
-
-def _is_older_readable() -> bool:
-    try:
-        torch.get_float32_matmul_precision()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _logged(info: dict[str, str]) -> dict[str, str]:

@@ -1,6 +1,12 @@
-"""Training throughput: audio seconds, tokens, data wait and model FLOPs utilization."""
+"""Training throughput (audio seconds, tokens, data wait, model FLOPs utilization), and the time that work takes."""
 
 import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
 
 from utils.console import say
 
@@ -97,3 +103,82 @@ class PerformanceTracker:
 
 def _line(summary: dict[str, float]) -> str:
     return ", ".join(form.format(summary[name]) for name, form in LINE.items() if name in summary)
+
+
+class PhaseClock:
+    """Adds up the seconds of phases of a training step that follow one another.
+
+    The training process's own: data (waiting for clips), logging (writing events) and checkpoint (handing one to who
+    writes it). The device's: transfer (batches to it), and what it computes: forward, backward and optimizer.
+
+    On a GPU each boundary is an event in its queue, read once the device has passed it: timing waits for nothing, and
+    a phase is as long as the device computes, not as long as launching it takes. Elsewhere it is the clock's time.
+
+    Args:
+        device: where the phases take place.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_gpu = device.type == "cuda"
+        self._marks: list[tuple[str, float | torch.cuda.Event]] = []
+        """Phases that were begun, in order; the name is empty where nothing is counted."""
+
+    def begin(self, phase: str) -> None:
+        """Begin a phase, which ends the one before; an empty name only ends it."""
+        if not self._is_gpu:
+            self._marks.append((phase, time.perf_counter()))
+            return
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._marks.append((phase, event))
+
+    def take(self) -> dict[str, float]:
+        """Seconds of each phase that has ended since the last call; what the device has not passed comes next time."""
+        seconds: dict[str, float] = {}
+        while len(self._marks) > 1:
+            (phase, begun), (_, ended) = self._marks[:2]
+            if isinstance(begun, torch.cuda.Event):
+                assert isinstance(ended, torch.cuda.Event)
+                if not ended.query():
+                    break
+                took = begun.elapsed_time(ended) / 1000
+            else:
+                assert not isinstance(ended, torch.cuda.Event)
+                took = ended - begun
+            if phase:
+                seconds[phase] = seconds.get(phase, 0.0) + took
+            self._marks.pop(0)
+        return seconds
+
+
+@contextmanager
+def timing(name: str, *, device: str | torch.device | None = None, level: int = logging.INFO) -> Iterator[None]:
+    """Log how long the block takes, also one that an error ends; where logging is not set up, print it.
+
+    Args:
+        name: what is being done, for the log.
+        device: a CUDA device whose work is waited for; without it only the launching of its work is timed.
+        level: of the log line.
+    """
+    on_gpu = device is not None and torch.device(device).type == "cuda"
+    if on_gpu:
+        torch.cuda.synchronize(device)
+    started = time.perf_counter()
+    try:
+        yield
+        if on_gpu:
+            torch.cuda.synchronize(device)
+    finally:
+        say(log, f"{name}: {time.perf_counter() - started:.3f} s", level=level)
+
+
+def timed(name: Any = "", **options: Any) -> Callable[..., Any]:
+    """Decorator, with or without arguments: log how long each call takes.
+
+    Args:
+        name: what is being done; the function's name when not given.
+        options: as of `timing`.
+    """
+    if callable(name):
+        return timing(name.__qualname__)(name)
+    return lambda function: timing(name or function.__qualname__, **options)(function)

@@ -256,7 +256,16 @@ def find_resume(wanted: Path, project: Project) -> Resume:
     """
     kinds: dict[str, Which] = {"last": "last", "best": "best"}
     if which := kinds.get(str(wanted)):
-        return Resume(run=_latest(project, which), which=which)
+        every = (one for run in project.runs.glob("*") for one in checkpoints_of(run))
+        # By the mark alone: a run whose newest checkpoint is damaged is still the one to resume, from an older one.
+        marks = [one.path / COMPLETE_FILE for one in every if one.is_best == (which == "best")]
+        if not (marks := [mark for mark in marks if mark.is_file()]):
+            raise UserError(
+                what=f"project {project.name!r} has no run with a {which} checkpoint to resume from",
+                where=str(project.runs),
+                fix=f"train: {command('train', project=project)}",
+            )
+        return Resume(run=max(marks, key=lambda mark: mark.stat().st_mtime).parents[2], which=which)
     ref = ModelRef.parse(wanted.as_posix())
     if ref.kind == "run":
         run = find_run(project, ref.name)
@@ -273,16 +282,3 @@ def find_resume(wanted: Path, project: Project) -> Resume:
         where=str(wanted),
         fix="use last, best, a run's folder or one of its checkpoints",
     )
-
-
-def _latest(project: Project, which: Which) -> Path:
-    found = [one for run in project.runs.glob("*") for one in checkpoints_of(run) if one.is_best == (which == "best")]
-    # By the mark alone: a run whose newest checkpoint is damaged is still the one to resume, from an older one.
-    marks = [mark for one in found if (mark := one.path / COMPLETE_FILE).is_file()]
-    if not marks:
-        raise UserError(
-            what=f"project {project.name!r} has no run with a {which} checkpoint to resume from",
-            where=str(project.runs),
-            fix=f"train: {command('train', project=project)}",
-        )
-    return max(marks, key=lambda mark: mark.stat().st_mtime).parents[2]

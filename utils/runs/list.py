@@ -75,22 +75,22 @@ class Removal:
     num_bytes: int
 
 
-def list_jobs(project: Project, *, kind: str | None = None, read: ReadJob | None = None) -> list[Job]:
+def list_jobs(project: Project, *, kind: str | None = None, read: ReadJob = status_or_none) -> list[Job]:
     """The jobs of a project, the newest first: its runs, and what else was done in child processes.
 
     Args:
         project: whose jobs.
         kind: only jobs of this kind.
-        read: reads a folder; `status_or_none` when not given.
+        read: reads a folder.
     """
-    read, parents = read or status_or_none, (project.runs, jobs_folder(project))
+    parents = project.runs, jobs_folder(project)
     folders = [entry for parent in parents if parent.is_dir() for entry in parent.iterdir()]
     found = (read(folder) for folder in folders if folder.is_dir() and not folder.name.startswith("."))
     wanted = (job for job in found if job is not None and kind in (None, job.kind))
     return sorted(wanted, key=lambda job: (job.started or 0.0, job.name), reverse=True)
 
 
-def running(output: Path, *, read: ReadJob | None = None) -> list[Job]:
+def running(output: Path, *, read: ReadJob = status_or_none) -> list[Job]:
     """The jobs that have not ended, of all projects below `output`; `read` as of `list_jobs`."""
     folders = sorted(output.iterdir()) if output.is_dir() else []
     projects = [Project(name=folder.name, output=output) for folder in folders if folder.is_dir()]
@@ -171,10 +171,33 @@ def plan_removal(project: Project, names: Sequence[str], *, keep_best: bool) -> 
         require_ended(folder)
     if keep_best and not folders:
         folders = [info.folder for info in list_runs(project) if not info.job.alive]
-    plan = _left_by_clean(project.runs) if folders or (keep_best and not names) else []
-    for folder in folders:
-        plan += _all_but_best(folder) if keep_best else [_removal(folder, "the whole run", folder)]
-    return plan
+    found = list[tuple[Path, str, Path]]()
+    if folders or (keep_best and not names):
+        cut = [(path, path) for path in project.runs.glob(f"{REMOVING}*")]
+        # A run that is alive may just be removing a checkpoint.
+        for path in project.runs.glob(f"*/{CHECKPOINTS}/{REMOVING}*"):
+            run = path.parents[1]
+            job = status_or_none(run)
+            if not run.name.startswith(REMOVING) and (job is None or not (job.alive or job.process_alive)):
+                cut.append((path, run))
+        found += [(path, "left by a removal that was cut", run) for path, run in cut]
+    for run in folders:
+        if not keep_best:
+            found.append((run, "the whole run", run))
+            continue
+        checkpoints = checkpoints_of(run)
+        # Without an evaluation the last checkpoint holds the only weights there are.
+        newest = {one.is_best: one for one in checkpoints if one.is_complete}
+        kept, whole = newest.get(True, newest.get(False)), [one.path for one in checkpoints]
+        others = [one for one in checkpoints if one is not kept]
+        found += [(one.path, "weights" if one.is_best else "checkpoint to resume from", run) for one in others]
+        for prefix, what in ((ASIDE, "unfinished checkpoint"), (LEFT, "checkpoint that a resume went past")):
+            paths = (path for path in (run / CHECKPOINTS).glob(f"{prefix}*") if path.is_dir() and path not in whole)
+            found += [(path, what, run) for path in paths]
+    return [
+        Removal(path=path, what=what, run=run, num_bytes=size_of(path) if path == run else freed_by(path))
+        for path, what, run in found
+    ]
 
 
 def remove(removal: Removal) -> None:
@@ -201,38 +224,6 @@ def require_ended(run: Path) -> None:
         raise UserError(
             what=f"run {run.name!r} is {job.state}", where=str(run), fix="stop it, or wait until it has ended"
         )
-
-
-def _all_but_best(run: Path) -> list[Removal]:
-    checkpoints = checkpoints_of(run)
-    # Without an evaluation the last checkpoint holds the only weights there are.
-    newest = {one.is_best: one for one in checkpoints if one.is_complete}
-    kept = newest.get(True, newest.get(False))
-    others = [checkpoint for checkpoint in checkpoints if checkpoint is not kept]
-    plan = [_removal(c.path, "weights" if c.is_best else "checkpoint to resume from", run) for c in others]
-    whole = [checkpoint.path for checkpoint in checkpoints]
-    leftovers = [path for path in (run / CHECKPOINTS).glob(f"{ASIDE}*") if path.is_dir() and path not in whole]
-    passed = [path for path in (run / CHECKPOINTS).glob(f"{LEFT}*") if path.is_dir()]
-    return [
-        *plan,
-        *(_removal(path, "unfinished checkpoint", run) for path in leftovers),
-        *(_removal(path, "checkpoint that a resume went past", run) for path in passed),
-    ]
-
-
-def _left_by_clean(runs: Path) -> list[Removal]:
-    """What a removal that was cut has left; a run that is alive may just be removing a checkpoint."""
-    found = [(path, path) for path in runs.glob(f"{REMOVING}*")]
-    for path in runs.glob(f"*/{CHECKPOINTS}/{REMOVING}*"):
-        run = path.parents[1]
-        job = status_or_none(run)
-        if not run.name.startswith(REMOVING) and (job is None or not (job.alive or job.process_alive)):
-            found.append((path, run))
-    return [_removal(path, "left by a removal that was cut", run) for path, run in found]
-
-
-def _removal(path: Path, what: str, run: Path) -> Removal:
-    return Removal(path=path, what=what, run=run, num_bytes=size_of(path) if path == run else freed_by(path))
 
 
 class JobWatch:

@@ -136,21 +136,18 @@ class EventWriter:
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
-            self._hold(line)
+            if len(self._held) > MAX_HELD_BYTES:
+                del self._held[len(self._held) - len(line) :]
+                raise self._disk_full("events can no longer be written") from error
+            self._num_late += bool(line)
+            if self._full_since is None:
+                self._full_since = time.time()
+                log.warning("the disk is full: events are kept in memory until there is room for %s", self.path)
         else:
             if self._full_since is not None:
                 delay = f"the disk was full for {time.time() - self._full_since:.0f} s"
                 late, self._full_since, self._num_late = self._num_late, None, 0
                 self._append(_line("warning", {"message": f"{delay}: {late} events were written late"}))
-
-    def _hold(self, line: bytes) -> None:
-        if len(self._held) > MAX_HELD_BYTES:
-            del self._held[len(self._held) - len(line) :]
-            raise self._disk_full("events can no longer be written")
-        self._num_late += bool(line)
-        if self._full_since is None:
-            self._full_since = time.time()
-            log.warning("the disk is full: events are kept in memory until there is room for %s", self.path)
 
     def _disk_full(self, what: str) -> UserError:
         return UserError(what=f"the disk is full: {what}", where=str(self.path), fix="free some space, then run again")
@@ -373,22 +370,18 @@ class EventLog:
     def _read(self) -> None:
         for event in self._new_events():
             kind = event["kind"]
-            if kind in KINDS:
-                self._last.setdefault(kind, deque(maxlen=KEPT)).append((self.offset, event))
-                for names, columns in self._curves.items():
-                    if names[0] == kind:
-                        self._draw(event, columns, names[1:])
-
-    @staticmethod
-    def _draw(event: Event, columns: "list[array[float]]", names: Sequence[str]) -> None:
-        at, *values = (number_of(event, name) for name in names)
-        if at is None:
-            return
-        # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
-        undone = bisect_left(columns[0], at)
-        for column, value in zip(columns, (at, *values), strict=True):
-            del column[undone:]
-            column.append(math.nan if value is None else value)
+            if kind not in KINDS:
+                continue
+            self._last.setdefault(kind, deque(maxlen=KEPT)).append((self.offset, event))
+            for (drawn, *names), columns in self._curves.items():
+                at, *values = (number_of(event, name) for name in names)
+                if drawn != kind or at is None:
+                    continue
+                # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
+                undone = bisect_left(columns[0], at)
+                for column, value in zip(columns, (at, *values), strict=True):
+                    del column[undone:]
+                    column.append(math.nan if value is None else value)
 
 
 def _extremes(columns: Sequence[np.ndarray], max_points: int) -> list[int]:

@@ -281,26 +281,21 @@ def _final_event(events: list[Event]) -> Event | None:
 
 
 def _state_without_end(folder: Path, record: JobRecord, process_alive: bool, *, has_begun: bool) -> State:
-    if record.host != host_name():
-        alive = _gives_signs(folder)
+    now, beats = time.time(), modified(folder / ALIVE_FILE)
+    if record.host == host_name():
+        alive = process_alive or (record.pid is None and now - record.started < PROCESS_GRACE_S)
+    elif beats is None:
+        # It cannot be seen from here; the computers' clocks must agree to a minute.
+        alive = now - last_write(folder) < UNKNOWN_S
     else:
-        just_begun = record.pid is None and time.time() - record.started < PROCESS_GRACE_S
-        alive = process_alive or just_begun
+        # One that was started again a moment ago has a new record, and no beat yet.
+        alive = now - max(beats, modified(folder / JOB_FILE) or 0.0) < SILENT_S
     if not alive:
         # Whoever was asked to stop before it could notice, or was ended by force, did what was wanted.
         return "stopped" if record.stop_requested else "lost"
     if record.stop_requested:
         return "stopping"
     return "running" if has_begun else "starting"
-
-
-def _gives_signs(folder: Path) -> bool:
-    """Whether a job that cannot be seen from here seems to live; the computers' clocks must agree to a minute."""
-    beats = modified(folder / ALIVE_FILE)
-    if beats is None:
-        return time.time() - last_write(folder) < UNKNOWN_S
-    # One that was started again a moment ago has a new record, and no beat yet.
-    return time.time() - max(beats, modified(folder / JOB_FILE) or 0.0) < SILENT_S
 
 
 def _message(state: State, final: Event | None, record: JobRecord) -> str:

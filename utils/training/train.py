@@ -24,10 +24,8 @@ from utils.jobs.child import hold
 from utils.performance_utils.arithmetic import peak_flops, useful_flops
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import memory_errors
-from utils.performance_utils.phases import PhaseClock
 from utils.performance_utils.settings import kept_torch_settings, log_performance_info, log_system_info
-from utils.performance_utils.timing import timing
-from utils.performance_utils.tracker import PerformanceTracker
+from utils.performance_utils.tracker import PerformanceTracker, PhaseClock, timing
 from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import Checkpoints

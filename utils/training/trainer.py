@@ -19,7 +19,7 @@ from utils.config import TrainConfig
 from utils.hardware.environment import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel, conditioning_mel
-from utils.performance_utils.phases import PhaseClock
+from utils.performance_utils.tracker import PhaseClock
 from utils.training.data.batches import Batch
 from utils.training.distributed import wrap
 from utils.training.switches.compile import mark_step
