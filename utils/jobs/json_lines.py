@@ -76,8 +76,8 @@ class JsonChild:
         try:
             with suppress(psutil.NoSuchProcess):
                 self._identity = ProcessId.of(self._process.pid)
-            self._follow(self._process.stdout)
-            self._follow(self._process.stderr)
+            self._follow(self._process.stdout, parse_line)
+            self._follow(self._process.stderr, as_message)
         except BaseException:  # Ctrl-C as well: nobody would end it.
             self.end(0.0)
             raise
@@ -159,17 +159,11 @@ class JsonChild:
             end_tree(self._identity, whole_session=True)
         return self._process.wait()
 
-    def _follow(self, pipe: IO[str] | None) -> None:
+    def _follow(self, pipe: IO[str] | None, parse: Callable[[str], Message]) -> None:
         def read(pipe: IO[str]) -> None:
             with pipe:
                 for line in pipe:
-                    message: Message = {"kind": "stderr", "line": line}
-                    if pipe is self._process.stdout:
-                        # What is no reply, such as one that a kill tore, comes as it is.
-                        message["line"] = line if line.strip() else ""
-                        with suppress(ValueError):
-                            reply = json.loads(line)
-                            message = reply if isinstance(reply, dict) and "kind" in reply else message
+                    message = parse(line)
                     if message["kind"] in self._last_words:
                         self.last = message
                     else:
@@ -178,6 +172,19 @@ class JsonChild:
         if pipe is not None:
             self._readers.append(threading.Thread(target=read, args=(pipe,), daemon=True))
             self._readers[-1].start()
+
+
+def parse_line(line: str) -> Message:
+    """What a line of the replies says; what is none, such as one that a kill tore, comes as it is."""
+    try:
+        message = json.loads(line)
+        return message if isinstance(message, dict) and "kind" in message else as_message(line)
+    except ValueError:
+        return as_message(line if line.strip() else "")
+
+
+def as_message(line: str) -> Message:
+    return {"kind": "stderr", "line": line}
 
 
 def ask_once(
