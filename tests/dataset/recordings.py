@@ -5,11 +5,14 @@ import shutil
 from pathlib import Path
 
 from utils.bases.find import find_base
+from utils.dataset.edits.edit import FixConfig, FixKind
+from utils.dataset.edits.fixes import apply
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.storage.report import Report
 from utils.project.paths import Project, assets_folder
 
 DEMO_VOICE = assets_folder() / "demo_voice"
@@ -48,6 +51,11 @@ def config(
     """Settings that leave the sound as it is and measure nothing, unless `more` says otherwise."""
     plain = {"base": "tiny", "loudness": None, "trim": False, "remove_dc": False, "quality": False}
     return PrepareConfig(input=source, output=output, project=project, language=language, **(plain | more))  # type: ignore[arg-type]
+
+
+def fix_clip(project: Project, kind: FixKind, clip: str, **values: object) -> Report:
+    """Fix a clip as the command does."""
+    return apply(FixConfig(project=project.name, output=project.output, fix=kind, clip=clip, **values))  # type: ignore[arg-type]
 
 
 def copy_of_tiny(folder: Path, **training: int) -> Path:

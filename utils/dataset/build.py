@@ -36,8 +36,8 @@ from utils.errors import UserError
 from utils.project.paths import Project, open_project
 from utils.text.error_rate import disagreement
 
-Change = Callable[[list[ClipReport]], list[ClipReport]]
-"""A fix of the clips that a dataset has."""
+Change = Callable[[list[ClipReport]], tuple[list[ClipReport], list[Recording]]]
+"""A fix of the clips that a dataset has: how they shall be, and what new ones are made from."""
 
 
 def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progress: ProgressFn | None = None) -> Report:
@@ -93,11 +93,10 @@ def build(
 
     Args:
         config: checked settings.
-        recordings: what is given now.
+        recordings: what is given now; none with a `change`.
         reading: with what was noted and ignored when they were read; None keeps what the dataset has of it.
         progress: called with the phase, clips done, and clips in all.
-        change: a fix: gives the clips that the dataset has as they shall be; `recordings` are then what it makes of
-            them, and must all be usable.
+        change: a fix; what it makes new clips from must all be usable.
     """
     from utils.bases.find import find_base
 
@@ -112,7 +111,8 @@ def build(
             find_weights(str(config.transcriber))
         old = read_existing(project, checks.language)
         if change is not None:
-            old = replace(old, clips=change(old.clips))
+            changed, recordings = change(old.clips)
+            old = replace(old, clips=changed)
         scorers = _scorers(config, base)
         sounds = SoundMaker(settings=_sound_settings(config, checks), folder=work.wavs.absolute(), scorers=scorers)
         maker = ClipMaker(checks=checks, existing=old, work=work, settings=sounds.settings, dataset=project.dataset)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataset.recordings import config, make_source
+from tests.dataset.recordings import config, fix_clip, make_source
 from utils.dataset.build import prepare
-from utils.dataset.edits import fixes
 from utils.dataset.edits.edit import (
     can_be_restored,
     current_clips,
@@ -80,7 +79,7 @@ def test_it_can_be_put_back_after_a_preparation_too(project, source):
 def test_a_clip_that_the_command_excluded_is_restored_at_once(project):
     before = current_clips(project)
     clip = next(clip for clip in before if clip.split == "train")
-    fixes.exclude(project, clip.id)
+    fix_clip(project, "exclude", clip.id)
     now = next(item for item in current_clips(project) if item.id == clip.id)
     assert can_be_restored(now) and (now.reason, now.detail) == EXCLUDED
     restore(project, clip.clip)
@@ -89,7 +88,7 @@ def test_a_clip_that_the_command_excluded_is_restored_at_once(project):
 
 def test_the_reason_of_earlier_versions_is_still_read(project):
     clip = next(clip for clip in current_clips(project) if clip.split == "train")
-    fixes.exclude(project, clip.id)
+    fix_clip(project, "exclude", clip.id)
     text = project.report.read_text(encoding="utf-8")
     project.report.write_text(text.replace('"excluded"', '"removed by hand"'), encoding="utf-8")
     assert next(item for item in current_clips(project) if item.id == clip.id).reason == "excluded"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.dataset import recordings
-from tests.dataset.recordings import make_source
+from tests.dataset.recordings import fix_clip, make_source
 from utils.dataset.build import prepare
-from utils.dataset.edits import fixes
+from utils.dataset.edits.edit import FixKind
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.dataset.storage.report import ClipReport, Report
@@ -45,16 +45,18 @@ def _rows(project: Project) -> dict[str, str]:
 
 def _split(project: Project) -> Report:
     clip = _clip(project, 2)
-    return fixes.split(project, clip.id, at_s=clip.seconds / 2, texts=("The first half.", "The second half."))
+    return fix_clip(
+        project, "split", clip.id, at_s=clip.seconds / 2, text_before="The first half.", text_after="The second half."
+    )
 
 
 FIXES: dict[str, Callable[[Project], Report]] = {
-    "exclude": lambda project: fixes.exclude(project, _clip(project, 2).id),
-    "text": lambda project: fixes.edit_text(project, _clip(project, 2).clip, "Another text.", speaker="x"),
-    "trim": lambda project: fixes.trim(project, _clip(project, 2).id, start_s=0.5, end_s=2.0),
-    "recut": lambda project: fixes.recut(project, _clip(project, 2).id, start_s=0.3, end_s=2.2),
+    "exclude": lambda project: fix_clip(project, "exclude", _clip(project, 2).id),
+    "text": lambda project: fix_clip(project, "text", _clip(project, 2).clip, text="Another text.", speaker="x"),
+    "trim": lambda project: fix_clip(project, "trim", _clip(project, 2).id, start_s=0.5, end_s=2.0),
+    "recut": lambda project: fix_clip(project, "recut", _clip(project, 2).id, start_s=0.3, end_s=2.2),
     "split": _split,
-    "merge": lambda project: fixes.merge_with_next(project, _clip(project, 1).id),
+    "merge": lambda project: fix_clip(project, "merge", _clip(project, 1).id),
 }
 
 
@@ -89,7 +91,7 @@ def test_a_split_makes_two_clips_of_the_whole_sound(project: Project) -> None:
 
 def test_merging_joins_sound_and_text(project: Project) -> None:
     first, second = _clip(project, 1), _clip(project, 2)
-    report = fixes.merge_with_next(project, first.id)
+    report = fix_clip(project, "merge", first.id)
     (made,) = (clip for clip in report.used if clip.made_from)
     assert made.text == f"{first.text} {second.text}"
     assert made.num_samples == first.num_samples + second.num_samples
@@ -98,7 +100,7 @@ def test_merging_joins_sound_and_text(project: Project) -> None:
 def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Project, source: Path) -> None:
     clip = _clip(project, 2)
     (first, _) = [made for made in _split(project).used if made.made_from == (clip.id,)]
-    report = fixes.merge_with_next(project, first.id)
+    report = fix_clip(project, "merge", first.id)
     (whole,) = (again for again in report.used if again.id == clip.id)
     assert whole.text == "The first half. The second half." and whole.num_samples == clip.num_samples
     assert not [made for made in report.clips if made.made_from]
@@ -111,39 +113,39 @@ def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Pro
 def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: str) -> None:
     before = _rows(project)
     FIXES[fix](project)
-    fixes.restore(project, _clip(project, 1 if fix == "merge" else 2).id)
+    fix_clip(project, "restore", _clip(project, 1 if fix == "merge" else 2).id)
     assert _rows(project) == before
     prepare(config(source, project.output))
     assert _rows(project) == before
 
 
 @pytest.mark.parametrize(
-    ("fix", "message"),
+    ("fix", "values", "message"),
     [
-        (lambda p: fixes.exclude(p, "nothing"), "the dataset has no clip 'nothing'"),
-        (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=1.2), "would be dropped.*too short"),
-        (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=99), "is not within demo-02"),
-        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=1, end_s=99), "is not a part of demo-02"),
-        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=2, end_s=1), "is not a part of demo-02"),
-        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=-1, end_s=1), "is not a part of demo-02"),
-        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=0, end_s=float("nan")), "is not a part of demo-02"),
-        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=0, end_s=_clip(p, 2).seconds), "has these edges already"),
-        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=1, end_s=1.2), "would be dropped.*too short"),
-        (lambda p: fixes.edit_text(p, _clip(p, 2).id, "..."), "would be dropped.*empty text"),
-        (lambda p: fixes.split(p, _clip(p, 2).id, at_s=1, texts=("One.", "🙂")), "would be dropped"),
+        ("trim", {"start_s": 1, "end_s": 1.2}, "would be dropped.*too short"),
+        ("trim", {"start_s": 1, "end_s": 99}, "is not within demo-02"),
+        ("recut", {"start_s": 1, "end_s": 99}, "is not a part of demo-02"),
+        ("recut", {"start_s": 2, "end_s": 1}, "is not a part of demo-02"),
+        ("recut", {"start_s": -1, "end_s": 1}, "is not a part of demo-02"),
+        ("recut", {"start_s": 0, "end_s": float("nan")}, "is not a part of demo-02"),
+        ("recut", {"start_s": 0}, "has these edges already"),
+        ("recut", {"start_s": 1, "end_s": 1.2}, "would be dropped.*too short"),
+        ("text", {"text": "..."}, "would be dropped.*empty text"),
+        ("split", {"at_s": 1, "text_before": "One.", "text_after": "🙂"}, "would be dropped"),
+        ("exclude", {"clip": "nothing"}, "the dataset has no clip 'nothing'"),
     ],
 )
 def test_a_fix_that_would_lose_a_clip_is_refused(
-    project: Project, fix: Callable[[Project], object], message: str
+    project: Project, fix: FixKind, values: dict[str, object], message: str
 ) -> None:
-    before = project.report.read_bytes(), _rows(project)
+    before, clip = (project.report.read_bytes(), _rows(project)), _clip(project, 2)
     with pytest.raises(UserError, match=message):
-        fix(project)
+        fix_clip(project, fix, **({"clip": clip.id, "end_s": clip.seconds} | values))
     assert (project.report.read_bytes(), _rows(project)) == before
 
 
 def test_an_edit_outlives_a_wav_that_is_deleted_by_hand(project: Project, source: Path) -> None:
-    fixes.edit_text(project, _clip(project, 2).id, "Edited, then the wav was lost.")
+    fix_clip(project, "text", _clip(project, 2).id, text="Edited, then the wav was lost.")
     rows = _rows(project)
     (project.dataset / _clip(project, 2).clip).unlink()
     prepare(config(source, project.output))
@@ -162,5 +164,5 @@ def test_accepting_uses_a_clip_whatever_its_flags(tmp_path: Path, source: Path) 
     (flagged,) = (clip for clip in report.dropped if clip.reason == "flagged")
     assert "same text" in flagged.detail
     project = Project(name="voice", output=tmp_path / "out")
-    assert len(fixes.accept(project, flagged.id).used) == 5
+    assert len(fix_clip(project, "accept", flagged.id).used) == 5
     assert len(prepare(settings).used) == 5

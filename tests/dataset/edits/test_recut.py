@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.dataset.recordings import config, make_source
+from tests.dataset.recordings import config, fix_clip, make_source
 from utils.dataset.build import prepare
-from utils.dataset.edits import fixes
 from utils.dataset.edits.recut import AROUND_S, outline
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
@@ -34,10 +33,10 @@ def _cuts(project: Project) -> list[ClipReport]:
 def test_edges_move_inwards_outwards_and_back_cut_by_cut(project: Project, source: Path) -> None:
     (whole,) = _cuts(project)
     before = Path(whole.source).read_bytes()
-    fixes.edit_text(project, whole.id, "Words of my own.")
-    fixes.recut(project, whole.id, start_s=0.5, end_s=1.5)
+    fix_clip(project, "text", whole.id, text="Words of my own.")
+    fix_clip(project, "recut", whole.id, start_s=0.5, end_s=1.5)
     (short,) = _cuts(project)
-    fixes.recut(project, short.clip, start_s=0.2, end_s=2.0)
+    fix_clip(project, "recut", short.clip, start_s=0.2, end_s=2.0)
     (wider,) = _cuts(project)
     assert (wider.start_s, wider.end_s, wider.text) == (0.2, 2.0, "Words of my own.")
     assert wider.seconds == pytest.approx(1.8, abs=0.001)
@@ -48,29 +47,29 @@ def test_edges_move_inwards_outwards_and_back_cut_by_cut(project: Project, sourc
     prepare(config(source, project.output))
     assert [clip.id for clip in _cuts(project)] == [wider.id]
     with pytest.raises(UserError, match="an earlier cut of this clip had these edges"):
-        fixes.recut(project, wider.id, start_s=0.5, end_s=1.5)
-    fixes.restore(project, short.id)
+        fix_clip(project, "recut", wider.id, start_s=0.5, end_s=1.5)
+    fix_clip(project, "restore", short.id)
     assert [clip.id for clip in _cuts(project)] == [short.id]
-    fixes.restore(project, whole.id)
+    fix_clip(project, "restore", whole.id)
     assert [clip.id for clip in _cuts(project)] == [whole.id]
     assert Path(whole.source).read_bytes() == before
 
 
 def test_restoring_the_first_of_several_cuts_leaves_none_of_the_others(project: Project) -> None:
     (whole,) = _cuts(project)
-    fixes.recut(project, whole.id, start_s=0.5, end_s=1.5)
-    fixes.recut(project, _cuts(project)[0].id, start_s=0.2, end_s=2.0)
-    report = fixes.restore(project, whole.id)
+    fix_clip(project, "recut", whole.id, start_s=0.5, end_s=1.5)
+    fix_clip(project, "recut", _cuts(project)[0].id, start_s=0.2, end_s=2.0)
+    report = fix_clip(project, "restore", whole.id)
     assert [clip.id for clip in report.clips if "demo-02" in clip.source] == [whole.id]
 
 
 def test_a_clip_that_another_tab_cut_is_not_cut_again(project: Project) -> None:
     (whole,) = _cuts(project)
-    fixes.recut(project, whole.id, start_s=0.5, end_s=1.5)
+    fix_clip(project, "recut", whole.id, start_s=0.5, end_s=1.5)
     state = project.report.read_bytes()
     for again in (
-        lambda: fixes.recut(project, whole.id, start_s=0.2, end_s=2.0),
-        lambda: fixes.trim(project, whole.id, start_s=0.2, end_s=2.0),
+        lambda: fix_clip(project, "recut", whole.id, start_s=0.2, end_s=2.0),
+        lambda: fix_clip(project, "trim", whole.id, start_s=0.2, end_s=2.0),
     ):
         with pytest.raises(UserError, match="no longer in use"):
             again()
@@ -81,7 +80,7 @@ def test_without_its_recording_a_clip_keeps_its_edges(project: Project) -> None:
     (whole,) = _cuts(project)
     Path(whole.source).unlink()
     with pytest.raises(UserError, match=r"the recording of demo-02.* is missing"):
-        fixes.recut(project, whole.id, start_s=0.5, end_s=1.5)
+        fix_clip(project, "recut", whole.id, start_s=0.5, end_s=1.5)
     drawn = outline(project.dataset, whole)
     assert drawn is not None and drawn.recording_s is None and drawn.end_s == pytest.approx(whole.seconds)
 
@@ -100,7 +99,7 @@ def test_a_cut_clip_is_drawn_with_its_surroundings_and_what_was_removed(tmp_path
     assert drawn.kept_stop_s == pytest.approx(drawn.kept_start_s + whole.seconds) and drawn.kept_stop_s < drawn.stop_s
     quiet = drawn.peaks[: round(len(drawn.peaks) * 0.8 / drawn.end_s)]
     assert max(quiet) == 0 and max(drawn.peaks) == pytest.approx(abs(voice).max(), abs=0.01)
-    fixes.recut(project, whole.id, start_s=1.5, end_s=2.5)
+    fix_clip(project, "recut", whole.id, start_s=1.5, end_s=2.5)
     (short,) = _cuts(project)
     drawn = outline(project.dataset, short)
     assert drawn is not None and (drawn.begin_s, drawn.end_s) == (1.5 - AROUND_S, 2.5 + AROUND_S)

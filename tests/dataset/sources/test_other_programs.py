@@ -8,11 +8,10 @@ import pytest
 import soundfile
 
 from tests.audio.signals import encode, tone
-from tests.dataset.recordings import config, make_source, read_source
+from tests.dataset.recordings import config, fix_clip, make_source, read_source
 from tests.dataset.sources.test_read import _faults, _touch
 from utils.audio.decode import decode
 from utils.dataset.build import prepare
-from utils.dataset.edits.fixes import exclude
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.sources.recording import ReadOptions
 from utils.dataset.storage.report import Report
@@ -169,7 +168,7 @@ def test_ignored_files_and_notes_are_in_report_and_page(tmp_path: Path) -> None:
     for shown in (report.table(), (folder / "report.html").read_text()):
         assert "cover.png" in shown and "image" in shown and "3 rows have a path of another computer" in shown
     # A later fix keeps them.
-    exclude(open_project("voice", tmp_path / "out"), report.used[0].id)
+    fix_clip(open_project("voice", tmp_path / "out"), "exclude", report.used[0].id)
     assert Report.load(folder / "report.json").ignored == report.ignored
 
 
