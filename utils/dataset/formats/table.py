@@ -11,13 +11,13 @@ import math
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
 from utils.dataset.formats.normalized import is_normalized
-from utils.dataset.formats.textfile import open_text, read_text
+from utils.dataset.formats.textfile import open_text
 from utils.errors import UserError
 
 AUDIO, TEXT, SPEAKER, WORD_TIMES = "audio_file", "text", "speaker_name", "word_times"
@@ -140,8 +140,8 @@ def read_table(path: Path, encoding: str | None = None) -> list[Row]:
         UserError: the file is missing, empty or not UTF-8, lacks the needed columns, or half of its rows or more are
             damaged; with the line.
     """
-    content = read_text(path, other=encoding).split("\n")
-    return list(_rows(path, lambda: content))
+    with open_text(path, other=encoding, any_size=False) as lines:
+        return list(_rows(path, lines))
 
 
 def iter_table(path: Path) -> Iterator[Row]:
@@ -151,74 +151,34 @@ def iter_table(path: Path) -> Iterator[Row]:
         UserError: as `read_table`; that half of the rows are damaged is known at the end only.
     """
     with open_text(path) as lines:
-        yield from _rows(path, lambda: _from_start(lines))
+        yield from _rows(path, lines)
 
 
-def _from_start(lines: TextIO) -> Iterator[str]:
+def _rows(path: Path, lines: TextIO) -> Iterator[Row]:
+    """The rows of a table; those of one without a header once all are read."""
+    layout = _find_layout(path, lines)
     lines.seek(0)
-    return (line.rstrip("\n") for line in lines)
-
-
-def _rows(path: Path, lines: Callable[[], Iterable[str]]) -> Iterator[Row]:
-    """The rows of a table.
-
-    Args:
-        path: for messages.
-        lines: the table's lines, from its beginning.
-    """
-    layout = _find_layout(path, lines())
-    found = _read_fields(lines(), layout)
-    if layout.header is None:
-        yield from _without_header(path, layout, list(found))
-        return
-    num_rows, problems = 0, _Problems(path, layout)
-    places = {
-        column: [layout.header.index(n) for n in names if n in layout.header] for column, names in COLUMNS.items()
-    }
-    for row, fields in found:
+    header = layout.header or []
+    places = {column: [header.index(n) for n in names if n in header] for column, names in COLUMNS.items()}
+    plain: list[tuple[int, list[str]]] = []
+    damaged: list[Row] = []
+    num_rows = 0
+    for row, fields in _read_fields((line.rstrip("\n") for line in lines), layout):
         num_rows += 1
         if problem := _problem(fields, layout):
-            problems.add(row.line, problem)
-            yield replace(row, problem=problem)
-        else:
+            damaged.append(replace(row, problem=problem))
+            yield from damaged[-1:] if header else ()
+        elif header:
             yield _named_row(row, fields, places)
-    problems.require_few(num_rows)
-
-
-def _without_header(path: Path, layout: _Layout, rows: list[tuple[Row, list[str]]]) -> list[Row]:
-    problems = _Problems(path, layout)
-    damaged = [replace(row, problem=found) for row, fields in rows if (found := _problem(fields, layout))]
-    for row in damaged:
-        problems.add(row.line, row.problem)
-    problems.require_few(len(rows))
-    lost = {row.line for row in damaged}
-    read = _ljspeech_rows(path, [(row.line, fields) for row, fields in rows if row.line not in lost])
-    return sorted([*read, *damaged], key=lambda row: row.line)
-
-
-class _Problems:
-    """Damaged rows of a table."""
-
-    def __init__(self, path: Path, layout: _Layout) -> None:
-        self._path, self._layout = path, layout
-        self._count, self._first = 0, (0, "")
-
-    def add(self, line: int, problem: str) -> None:
-        self._first = self._first if self._count else (line, problem)
-        self._count += 1
-
-    def require_few(self, num_rows: int) -> None:
-        """Do nothing when more than half of the rows are whole.
-
-        Raises:
-            UserError: so many are damaged that the table is meant otherwise than it is read here.
-        """
-        if 2 * self._count >= max(1, num_rows):
-            (line, problem), layout = self._first, self._layout
-            quotes = (
-                f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}"
-            )
-            raise UserError(what=problem, where=f"{self._path}, line {line}", fix=f"save it as UTF-8 text; {quotes}")
+        else:
+            plain.append((row.line, fields))
+    if damaged and 2 * len(damaged) >= num_rows:
+        # So many are damaged that the table is meant otherwise than it is read here.
+        quotes = f"put text that holds {layout.separator!r} in quotes" if header else f"begin with {_EXPECTED}"
+        where = f"{path}, line {damaged[0].line}"
+        raise UserError(what=damaged[0].problem, where=where, fix=f"save it as UTF-8 text; {quotes}")
+    if not header:
+        yield from sorted([*_ljspeech_rows(path, plain), *damaged], key=lambda row: row.line)
 
 
 def clean(text: str) -> str:
@@ -229,7 +189,7 @@ def clean(text: str) -> str:
 def _find_layout(path: Path, lines: Iterable[str]) -> _Layout:
     # A line of quotes alone is skipped by `_read_fields`, too.
     written = (
-        (number, line)
+        (number, line.rstrip("\n"))
         for number, line in enumerate(lines, 1)
         if line.strip().strip('"').strip() and not _BEFORE_HEADER.fullmatch(line.lstrip("\ufeff").strip())
     )

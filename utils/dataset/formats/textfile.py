@@ -31,70 +31,43 @@ def read_text(path: Path, *, other: str | None = None) -> str:
     Raises:
         UserError: the file cannot be opened, is too large, or is not text in these encodings.
     """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(what=f"the file is larger than {MAX_BYTES // 2**20} MB, no table of clips", where=str(path))
-        content = path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    encoding = _encoding(content)
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        text = _in_other(path, content, other, error)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    with open_text(path, other=other, any_size=False) as text:
+        return text.read()
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[TextIO]:
-    """A text file of any size, read as far as it is asked for; in the encodings that `read_text` detects.
+def open_text(path: Path, *, other: str | None = None, any_size: bool = True) -> Iterator[TextIO]:
+    """A text file, read as far as it is asked for; see `read_text`.
 
     Raises:
         UserError: as `read_text`; also within the block.
     """
     try:
+        if not any_size and path.stat().st_size > MAX_BYTES:
+            raise UserError(what=f"the file is larger than {MAX_BYTES // 2**20} MB, no table of clips", where=str(path))
         with path.open("rb") as file:
-            mark = file.read(4)
-        encoding = _encoding(mark)
+            start = file.read(4)
+        encoding = next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+        if other is not None and _bad_line(path, encoding):
+            encoding = other
         with path.open(encoding=encoding) as text:
             yield text
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise UserError(what=f"the file cannot be read: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, _first_bad_line(path, encoding)) from error
+        what = "the file is not UTF-8 text" if other is None else f"the file is neither UTF-8 nor {other} text"
+        fix = "save it as UTF-8" + (", or name its encoding: --encoding latin-1" if other is None else "")
+        raise UserError(what=what, where=f"{path}, line {_bad_line(path, encoding)}", fix=fix) from error
 
 
-def _first_bad_line(path: Path, encoding: str) -> int:
-    decoder, line = codecs.getincrementaldecoder(encoding)(), 1
+def _bad_line(path: Path, encoding: str) -> int:
+    """The first line of a file that is not text in an encoding, counted from 1; 0 where all are."""
+    decoder, line, block = codecs.getincrementaldecoder(encoding)(), 1, b"-"
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
+        while block:
+            block = file.read(1 << 20)
             try:
-                line += decoder.decode(block).count("\n")
+                line += decoder.decode(block, not block).count("\n")
             except UnicodeDecodeError as error:
                 return line + error.object[: error.start].count(b"\n")
-    return line
-
-
-def _encoding(content: bytes) -> str:
-    return next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
-
-
-def _unreadable(path: Path, error: OSError) -> UserError:
-    return UserError(what=f"the file cannot be read: {error.strerror}", where=str(path))
-
-
-def _not_utf8(path: Path, line: int) -> UserError:
-    fix = "save it as UTF-8, or name its encoding: --encoding latin-1"
-    return UserError(what="the file is not UTF-8 text", where=f"{path}, line {line}", fix=fix)
-
-
-def _in_other(path: Path, content: bytes, other: str | None, error: UnicodeDecodeError) -> str:
-    line = content[: error.start].count(b"\n") + 1
-    if other is None:
-        raise _not_utf8(path, line) from error
-    try:
-        return content.decode(other)
-    except UnicodeDecodeError as second:
-        line = content[: second.start].count(b"\n") + 1
-        what = f"the file is neither UTF-8 nor {other} text"
-        raise UserError(what=what, where=f"{path}, line {line}", fix="save it as UTF-8") from second
+    return 0

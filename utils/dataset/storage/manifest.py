@@ -13,7 +13,7 @@ import pandas as pd
 
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.locate import find_audio
-from utils.dataset.formats.table import AUDIO, SPEAKER, TEXT, WORD_TIMES, Row, iter_table, read_table
+from utils.dataset.formats.table import AUDIO, SPEAKER, TEXT, WORD_TIMES, iter_table
 from utils.errors import UserError
 
 
@@ -38,30 +38,22 @@ def read_manifest(csv: Path) -> list[Clip]:
     Raises:
         UserError: the file is missing, not UTF-8, lacks columns or is broken; with the line.
     """
-    folder, files = csv.parent.absolute(), Listing()
-    return [_clip(row, csv, folder, files.is_file) for row in read_table(csv)]
+    return list(iter_manifest(csv, Listing().is_file))
 
 
-def iter_manifest(csv: Path) -> Iterator[Clip]:
+def iter_manifest(csv: Path, is_file: Callable[[str], bool] = os.path.isfile) -> Iterator[Clip]:
     """The clips of a manifest of any size, in order; whether their files exist is not checked.
 
     Raises:
         UserError: as `read_manifest`, when the fault is met.
     """
     folder = csv.parent.absolute()
-    # Each file is asked for by itself: the names in a folder of ten million files fill gigabytes.
-    return (_clip(row, csv, folder, os.path.isfile) for row in iter_table(csv))
-
-
-def _clip(row: Row, csv: Path, folder: Path, is_file: Callable[[str], bool]) -> Clip:
-    if row.problem:
-        raise UserError(what=row.problem, where=f"{csv}, line {row.line}", fix="correct the row, or remove it")
-    return Clip(
-        audio=find_audio(folder, row.audio, is_file),
-        text=row.text,
-        speaker=row.speaker,
-        word_times=row.word_times,
-    )
+    for row in iter_table(csv):
+        if row.problem:
+            raise UserError(what=row.problem, where=f"{csv}, line {row.line}", fix="correct the row, or remove it")
+        # Each by itself, unless the caller lists its folders: the names of ten million files fill gigabytes.
+        audio = find_audio(folder, row.audio, is_file)
+        yield Clip(audio=audio, text=row.text, speaker=row.speaker, word_times=row.word_times)
 
 
 def write_manifest(csv: Path, clips: list[Clip], *, folder: Path | None = None) -> None:
