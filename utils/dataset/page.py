@@ -45,49 +45,35 @@ def write_page(path: Path, report: Report, project: str) -> None:
     Raises:
         OSError: the disk is full or not writable.
     """
-    used, look_at = report.used, ("clip", "why")
-    flagged = [clip for clip in used if clip.flags and not clip.accepted]
-    noted = [clip for clip in used if clip.notes]
-    unknown = report.unknown_characters
+    look_at = ("clip", "why")
     sections = [
-        _clips("Used, to be reviewed", flagged, look_at, lambda c: (c.name, "; ".join(map(": ".join, c.flags)))),
-        _clips(
+        _section(
+            "Used, to be reviewed", report.flagged, look_at, lambda c: (c.name, "; ".join(map(": ".join, c.flags)))
+        ),
+        _section(
             "Used, without a normalization rule for all of the text",
-            noted,
+            report.noted,
             look_at,
             lambda c: (c.name, "; ".join(c.notes)),
         ),
-        {
-            "title": "Unsupported characters",
-            "count": len(unknown),
-            "heads": ("character", "code point", "count", "clips", "fix"),
-            "rows": [(u.character, u.name, u.count, u.clips, u.instead) for u in unknown[:_SHOWN]],
-            "sound": -1,
-        },
-        _clips("Dropped", report.dropped, look_at, lambda c: (c.name, f"{c.reason}: {c.detail}")),
-        {
-            "title": "Ignored files",
-            "count": len(report.ignored),
-            "heads": ("file", "kind"),
-            "rows": report.ignored[:_SHOWN],
-            "sound": -1,
-        },
-        {
-            "title": "Read otherwise than written",
-            "count": len(report.notes),
-            "heads": ("note",),
-            "rows": [(note,) for note in report.notes[:_SHOWN]],
-            "sound": -1,
-        },
-        _clips(
+        _section(
+            "Unsupported characters",
+            report.unknown_characters,
+            ("character", "code point", "count", "clips", "fix"),
+            lambda u: (u.character, u.name, u.count, u.clips, u.instead),
+        ),
+        _section("Dropped", report.dropped, look_at, lambda c: (c.name, f"{c.reason}: {c.detail}")),
+        _section("Ignored files", report.ignored, ("file", "kind"), tuple),
+        _section("Read otherwise than written", report.notes, ("note",), lambda note: (note,)),
+        _section(
             "All clips in use",
-            used,
+            report.used,
             ("clip", "set", "seconds", "speaker"),
             lambda c: (c.name, c.split, f"{c.seconds:.2f}", c.speaker),
         ),
     ]
     template = jinja2.Template(_TEMPLATE.read_text(encoding="utf-8"), autoescape=True)
-    charts = [_histogram(used, *kind) for kind in _HISTOGRAMS]
+    charts = [_histogram(report.used, *kind) for kind in _HISTOGRAMS]
     page = template.render(
         project=project,
         totals=_totals(report),
@@ -138,20 +124,18 @@ def _histogram(clips: Sequence[ClipReport], name: str, title: str, unit: str) ->
     return {"caption": caption, "bars": bars}
 
 
-def _clips(
-    title: str,
-    clips: Sequence[ClipReport],
-    heads: tuple[str, ...],
-    first_cells: Callable[[ClipReport], tuple[str, ...]],
+def _section(
+    title: str, found: Sequence[Any], heads: tuple[str, ...], cells: Callable[[Any], tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """A section with a row for each clip: its own first columns, then those that all have."""
-    return {
-        "title": title,
-        "count": len(clips),
-        "heads": heads + _LAST_COLUMNS,
-        "rows": [(*first_cells(c), _short(c.text), _short(c.read), c.clip, c.id) for c in clips[:_SHOWN]],
-        "sound": len(heads) + _LAST_COLUMNS.index("sound"),
-    }
+    """A section with a row for each thing that was found; those of clips end with columns that all clips have."""
+    of_clips = heads[0] == "clip"
+    rows = [
+        (*cells(one), *((_short(one.text), _short(one.read), one.clip, one.id) if of_clips else ()))
+        for one in found[:_SHOWN]
+    ]
+    more = _LAST_COLUMNS if of_clips else ()
+    sound = len(heads) + _LAST_COLUMNS.index("sound") if of_clips else -1
+    return {"title": title, "count": len(found), "heads": heads + more, "rows": rows, "sound": sound}
 
 
 def _short(text: str) -> str:

@@ -210,6 +210,16 @@ class Report:
     def dropped(self) -> list[ClipReport]:
         return [clip for clip in self.clips if clip.status == "dropped"]
 
+    @property
+    def flagged(self) -> list[ClipReport]:
+        """Those in use that are to be reviewed."""
+        return [clip for clip in self.used if clip.flags and not clip.accepted]
+
+    @property
+    def noted(self) -> list[ClipReport]:
+        """Those in use whose text has something without a rule."""
+        return [clip for clip in self.used if clip.notes]
+
     def in_split(self, split: Split) -> list[ClipReport]:
         return [clip for clip in self.used if clip.split == split]
 
@@ -226,9 +236,9 @@ class Report:
             "added": self.added,
             "unchanged": self.unchanged,
             "seconds": round(sum(clip.seconds for clip in self.used), 3),
-            "flagged": sum(bool(clip.flags) and not clip.accepted for clip in self.used),
+            "flagged": len(self.flagged),
             "flags": dict(Counter(flag.measure for clip in self.used for flag in clip.flags).most_common()),
-            "noted": sum(bool(clip.notes) for clip in self.used),
+            "noted": len(self.noted),
             "reasons": dict(reasons.most_common()),
             "ignored": len(self.ignored),
             "unknown_characters": [asdict(found) for found in self.unknown_characters],
@@ -292,31 +302,23 @@ class Report:
         if denoised := [clip.measures for clip in self.used if "snr_before" in clip.measures]:
             before, after = (median(measures[name] for measures in denoised) for name in ("snr_before", "snr"))
             lines += ["", f"noise removed: signal-to-noise ratio {before:.1f} -> {after:.1f} dB (median)"]
-        if flagged := [clip for clip in self.used if clip.flags and not clip.accepted]:
-            lines += ["", "used, to be reviewed"]
-            lines += [f"  {clip.name}: {clip.flags[0].measure}: {clip.flags[0].detail}" for clip in flagged[:_SHOWN]]
-            if len(flagged) > _SHOWN:
-                lines.append(f"  and {len(flagged) - _SHOWN} more, all in report.html")
-        if noted := [clip for clip in self.used if clip.notes]:
-            lines += ["", "used, without a normalization rule for all of the text"]
-            lines += [f"  {clip.name}: {'; '.join(clip.notes)}" for clip in noted[:_SHOWN]]
-            if len(noted) > _SHOWN:
-                lines.append(f"  and {len(noted) - _SHOWN} more, all in report.html")
-        if unknown := self.unknown_characters:
-            lines += ["", "unsupported characters"]
-            lines += [f"  {found.line}" for found in unknown[:_SHOWN]]
-            if len(unknown) > _SHOWN:
-                lines.append(f"  and {len(unknown) - _SHOWN} more, all in report.html")
-        if self.notes:
-            lines += ["", "read otherwise than written", *(f"  {note}" for note in self.notes[:_SHOWN])]
-        if self.ignored:
-            lines += ["", "ignored", *(f"  {Path(name).name}: {kind}" for name, kind in self.ignored[:_SHOWN])]
-            if len(self.ignored) > _SHOWN:
-                lines.append(f"  and {len(self.ignored) - _SHOWN} more, all in report.json")
-        if self.dropped:
-            lines += ["", "dropped"] + [f"  {explain(clip)}" for clip in self.dropped[:_SHOWN]]
-        if len(self.dropped) > _SHOWN:
-            lines.append(f"  and {len(self.dropped) - _SHOWN} more, all in report.json")
+        ignored = [f"{Path(name).name}: {kind}" for name, kind in self.ignored]
+        sections = (
+            ("used, to be reviewed", [f"{clip.name}: {': '.join(clip.flags[0])}" for clip in self.flagged], "html"),
+            (
+                "used, without a normalization rule for all of the text",
+                [f"{clip.name}: {'; '.join(clip.notes)}" for clip in self.noted],
+                "html",
+            ),
+            ("unsupported characters", [found.line for found in self.unknown_characters], "html"),
+            ("read otherwise than written", self.notes, "html"),
+            ("ignored", ignored, "json"),
+            ("dropped", [explain(clip) for clip in self.dropped], "json"),
+        )
+        for title, found, kind in sections:
+            lines += ["", title, *(f"  {line}" for line in found[:_SHOWN])] if found else []
+            if len(found) > _SHOWN:
+                lines.append(f"  and {len(found) - _SHOWN} more, all in report.{kind}")
         return "\n".join(lines)
 
     def _counts(self) -> list[tuple[str, str, str]]:
