@@ -8,9 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from utils.audio.clean import Cleaned, Cleaning, clean
@@ -191,46 +189,38 @@ class _Made:
 
     sound: ClipSound
     raw: Tensor = field(default_factory=lambda: torch.empty(1, 0))
+    """At 22 050 Hz, [1, N], before cleaning."""
     cleaned: Cleaned | None = None
     clipping: float = 0.0
     noisy: Tensor | None = None
     """As it was before noise was removed."""
 
     def measure(self, speech: Tensor) -> None:
+        """How good the sound is; `speech` is its voice activity, [F]."""
         assert self.cleaned is not None
-        levels = frame_levels(self.cleaned.wav, DATASET_RATE)
-        measures = {"clipping": self.clipping, **measure_sound(self.raw, self.cleaned, speech=speech, levels=levels)}
+        wav = self.cleaned.wav
+        levels = frame_levels(wav, DATASET_RATE)
+        begins, ends = edge_levels(wav, DATASET_RATE, levels)
+        level = loudness(wav, DATASET_RATE) if self.cleaned.loudness is None else self.cleaned.loudness
+        measures = {
+            "clipping": self.clipping,
+            "dc": dc_offset(self.raw),
+            "snr": estimate_snr(self.raw, DATASET_RATE, speech),
+            "speech": speech_share(speech),
+            "loudness": level if math.isfinite(level) else -100.0,
+            "begins": begins,
+            "ends": ends,
+        }
         if self.noisy is not None:
             measures["snr_before"] = estimate_snr(self.noisy, DATASET_RATE, speech)
         measures = {name: round(value, 4) for name, value in measures.items()}
-        found = packed(fingerprint(self.cleaned.wav, DATASET_RATE, levels))
+        found = packed(fingerprint(wav, DATASET_RATE, levels))
         self.sound = replace(self.sound, measures=measures, fingerprint=found)
 
 
 _voice_activity = cache(load_voice_activity)
 # Fresh pages for the same buffers of each clip took half of the time in which its loudness is measured.
 _keep_memory = cache(keep_freed_memory)
-
-
-def measure_sound(raw: Tensor, cleaned: Cleaned, *, speech: Tensor, levels: NDArray[np.float64]) -> dict[str, float]:
-    """How good a clip's sound is.
-
-    Args:
-        raw: mono at 22 050 Hz, [1, N], before cleaning.
-        cleaned: the clip after it.
-        speech: its voice activity, [F].
-        levels: `frame_levels` of the cleaned clip.
-    """
-    begins, ends = edge_levels(cleaned.wav, DATASET_RATE, levels)
-    level = loudness(cleaned.wav, DATASET_RATE) if cleaned.loudness is None else cleaned.loudness
-    return {
-        "dc": dc_offset(raw),
-        "snr": estimate_snr(raw, DATASET_RATE, speech),
-        "speech": speech_share(speech),
-        "loudness": level if math.isfinite(level) else -100.0,
-        "begins": begins,
-        "ends": ends,
-    }
 
 
 def digest(pcm: Tensor) -> str:

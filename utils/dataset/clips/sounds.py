@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,16 @@ def make_sounds(
             missing[task.item] = task
             if len(missing) == WORTH_PROCESSES:
                 load_ahead(len(missing), workers=workers, engine=engine)
-    done = _Count(len(drafts), progress)
-    done.add(len(drafts) - len(missing))
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        for _ in range(more):
+            done += 1
+            if progress is not None:
+                progress("preparing clips", done, len(drafts))
+
+    count(len(drafts) - len(missing))
     # Parts of one recording one after the other: what the system has just read is still in memory.
     tasks = sorted(missing.values(), key=lambda task: (task.spans[0].audio, task.spans[0].start_s))
     while tasks:
@@ -60,7 +69,7 @@ def make_sounds(
             for result in results:
                 maker.work.put(result)
                 made |= result.keys()
-            done.add(len(results))
+            count(len(results))
         # A disk that filled up in mid-chunk: what is left either fits now or raises at once.
         tasks = [task for task in tasks if task.item not in made]
     return [maker.finish(draft) for draft in drafts]
@@ -96,7 +105,7 @@ def score_clips(
         for digest, clip in with_hash.items()
         if any(work.get(key) is None for key in scorers.keys(digest).values())
     ]
-    for _, results in run_tasks(_ScoreFiles(scorers), pending, workers=workers, engine=engine):
+    for _, results in run_tasks(partial(_score_files, scorers), pending, workers=workers, engine=engine):
         for result in results:
             work.put(result)
     answers = Answers()
@@ -109,27 +118,9 @@ def score_clips(
     return answers
 
 
-@dataclass
-class _ScoreFiles:
-    """Scores wavs on disk; picklable."""
-
-    scorers: Scorers
-
-    def __call__(self, tasks: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-        return [self.scorers.score({digest: load_audio(Path(path), DATASET_RATE) for path, digest in tasks})]
-
-
-class _Count:
-    """Tells how many clips are done, one by one."""
-
-    def __init__(self, total: int, progress: ProgressFn | None) -> None:
-        self._done, self._total, self._progress = 0, total, progress
-
-    def add(self, count: int) -> None:
-        for _ in range(count):
-            self._done += 1
-            if self._progress is not None:
-                self._progress("preparing clips", self._done, self._total)
+def _score_files(scorers: Scorers, tasks: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Scores of wavs on disk, given with their hashes."""
+    return [scorers.score({digest: load_audio(Path(path), DATASET_RATE) for path, digest in tasks})]
 
 
 def wav_of(clip: ClipReport, work: Work, dataset: Path) -> Path:

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -61,25 +60,14 @@ def unpack_corpus(path: Path, into: Path) -> Path:
     unfinished.mkdir()
     try:
         rows = _write_recordings(path, unfinished)
-        if not any(row.text for row in rows):
+        if not any(row.get("text") for row in rows):
             raise refused(path, "has no recordings with text", fix="give a folder, or a table that names recordings")
-        lines = [json.dumps(row.values(), ensure_ascii=False) + "\n" for row in rows]
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
         (unfinished / TABLE).write_text("".join(lines), encoding="utf-8")
         unfinished.rename(target)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return target
-
-
-@dataclass
-class _CorpusRow:
-    audio: str = ""
-    text: str = ""
-    speaker: str = ""
-
-    def values(self) -> dict[str, str]:
-        found = {"audio_file": self.audio, "text": self.text, "speaker_name": self.speaker}
-        return {name: value for name, value in found.items() if value}
 
 
 def _require_datasets() -> None:
@@ -95,20 +83,22 @@ def _is_saved(folder: Path) -> bool:
     return (folder / SAVED_FILE).is_file() or (folder / "dataset_dict.json").is_file()
 
 
-def _write_recordings(path: Path, folder: Path) -> list[_CorpusRow]:
+def _write_recordings(path: Path, folder: Path) -> list[dict[str, str]]:
     """Unpack the recordings of a Parquet file or a saved dataset.
 
     Raises:
         UserError: as `unpack_corpus`.
     """
-    rows, taken = list[_CorpusRow](), set[str]()
+    rows, taken = list[dict[str, str]](), set[str]()
     for values in _samples(path):
         sound = next((value for value in values.values() if isinstance(value, dict) and value.get("bytes")), None)
         text, speaker = words_of({name: value for name, value in values.items() if not isinstance(value, dict)})
-        rows.append(_CorpusRow(text=text, speaker=speaker))
+        name = ""
         if sound is not None:  # a row without a file is reported
-            rows[-1].audio = _sound_name(sound, len(rows), taken)
-            (folder / rows[-1].audio).write_bytes(sound["bytes"])
+            name = _sound_name(sound, len(rows) + 1, taken)
+            (folder / name).write_bytes(sound["bytes"])
+        row = {"audio_file": name, "text": text, "speaker_name": speaker}
+        rows.append({column: value for column, value in row.items() if value})
     return rows
 
 

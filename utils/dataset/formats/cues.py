@@ -77,7 +77,7 @@ def _blocks(content: str) -> Iterator[Cue]:
         # Some programs omit the empty line between cues.
         for part in _apart(lines):
             number += 1
-            yield from _cue(part, f"cue {number}")
+            yield _cue(part, f"cue {number}")
 
 
 def _apart(lines: list[str]) -> Iterator[list[str]]:
@@ -92,29 +92,23 @@ def _apart(lines: list[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _cue(lines: list[str], place: str) -> Iterator[Cue]:
+def _cue(lines: list[str], place: str) -> Cue:
     text = "\n".join(lines[1:])
     times = _TIMES.match(lines[0])
     if times is None:
-        yield Cue(place=place, text=_plain(text), problem=f"its times cannot be read: {lines[0].strip()[:80]!r}")
-        return
-    start, end = (_seconds(*times.groups()[index : index + 5]) for index in (0, 5))
-    voices = _VOICE.split(text)
-    if len(voices) == 1:
-        yield Cue(place=place, start_s=start, end_s=end, text=_plain(text), lines=_lines(text))
-        return
-    names = {clean(html.unescape(name)) for name in voices[1::2]}
-    if len(names) > 1 or _plain(voices[0]):
-        problem = f"several voices share its times: {', '.join(sorted(names))}"
-        yield Cue(place=place, start_s=start, end_s=end, text=_plain(text), problem=problem)
-        return
-    yield Cue(
+        return Cue(place=place, text=_plain(text), problem=f"its times cannot be read: {lines[0].strip()[:80]!r}")
+    before, *voices = _VOICE.split(text)
+    names = {clean(html.unescape(name)) for name in voices[::2]}
+    is_mixed = len(names) > 1 or bool(voices and _plain(before))
+    spoken = " ".join(voices[1::2]) if voices and not is_mixed else text
+    return Cue(
         place=place,
-        start_s=start,
-        end_s=end,
-        text=_plain(" ".join(voices[2::2])),
-        lines=_lines(" ".join(voices[2::2])),
-        speaker=names.pop() or DEFAULT_SPEAKER,
+        start_s=_seconds(*times.groups()[:5]),
+        end_s=_seconds(*times.groups()[5:]),
+        text=_plain(spoken),
+        lines=() if is_mixed else _lines(spoken),
+        speaker=DEFAULT_SPEAKER if is_mixed else next(iter(names), "") or DEFAULT_SPEAKER,
+        problem=f"several voices share its times: {', '.join(sorted(names))}" if is_mixed else "",
     )
 
 

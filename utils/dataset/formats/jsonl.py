@@ -58,12 +58,12 @@ def _with_times(row: Row, values: dict[str, Any]) -> Row:
     length, end = values.get("duration"), values.get("end")
     times = [time for time in (start, length, end) if time is not None]
     if not all(isinstance(time, (int, float)) and not isinstance(time, bool) and math.isfinite(time) for time in times):
-        return Row(line=row.line, audio=row.audio, text=row.text, problem=f"its times are not numbers: {times}")
+        return replace(row, problem=f"its times are not numbers: {times}")
     has_part = "offset" in values or "start" in values or end is not None
     # A duration alone says how long the file is, not that a part of it is meant.
     stop = float(end) if end is not None else float(start) + float(length) if has_part and length is not None else None
     if start < 0 or (stop is not None and stop <= start):
-        return Row(line=row.line, audio=row.audio, text=row.text, problem=f"its times are invalid: {start} to {stop} s")
+        return replace(row, problem=f"its times are invalid: {start} to {stop} s")
     return replace(row, start_s=float(start), end_s=stop)
 
 

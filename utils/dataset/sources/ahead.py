@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 
 from utils.dataset.formats.cues import Cue
@@ -36,7 +37,7 @@ def read_ahead(paths: Sequence[Path], reading: ReadOptions, *, workers: int | No
     with suppress(UserError):
         read_sources(paths, replace(reading, long_audio=asked))
     tasks = sorted(asked.recordings.items())
-    for done, _ in run_tasks(_Find(long), tasks, workers=workers, engine=engine, chunk_size=1):
+    for done, _ in run_tasks(partial(_find, long), tasks, workers=workers, engine=engine, chunk_size=1):
         log.info("read ahead: %s", done[0][0].name)
 
 
@@ -56,14 +57,9 @@ class _Asked(LongAudio):
         return []
 
 
-@dataclass(frozen=True)
-class _Find:
-    """Fills the cache; picklable."""
-
-    long_audio: LongAudio
-
-    def __call__(self, tasks: Sequence[tuple[Path, bool]]) -> list[None]:
-        for audio, words in tasks:
-            with suppress(UserError):
-                self.long_audio.by_words(audio) if words else self.long_audio.by_cues(audio, [])
-        return [None] * len(tasks)
+def _find(long_audio: LongAudio, tasks: Sequence[tuple[Path, bool]]) -> list[None]:
+    """Fill the cache."""
+    for audio, words in tasks:
+        with suppress(UserError):
+            long_audio.by_words(audio) if words else long_audio.by_cues(audio, [])
+    return [None] * len(tasks)

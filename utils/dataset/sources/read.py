@@ -53,17 +53,22 @@ def read_sources(paths: Sequence[Path], reading: ReadOptions) -> list[Recording]
         UserError: nothing can be read: the inputs are not there, hold no recordings, have a damaged table, or are
             archives that are not safe. Of several inputs one like that is reported, and the others are read.
     """
+    return _read_each(paths, partial(_read_one, reading=reading))
+
+
+def _read_each(paths: Sequence[Path], read: Callable[[Path], list[Recording]]) -> list[Recording]:
+    """What all paths hold; one that cannot be read is reported, unless none can."""
     found: list[Recording] = []
     refused: list[UserError] = []
     for path in paths:
         try:
-            found += _read_one(path, reading)
+            found += read(path)
         except UserError as error:
             if error.where == NEEDS_WEIGHTS:
                 raise
             refused.append(error)
             found.append(_refused(path.expanduser().absolute(), error))
-    if len(refused) == len(paths):
+    if refused and len(refused) == len(paths):
         raise refused[0]
     return found
 
@@ -85,7 +90,9 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     if is_corpus(source):
         found = _archive(source.absolute(), reading, unpack_corpus)
     elif source.is_dir():
-        found = _folder(source, reading) or _corpora(source.absolute(), reading)
+        found = _folder(source, reading) or _read_each(
+            corpora_in(source.absolute()), partial(_archive, reading=reading, unpack=unpack_corpus)
+        )
     elif source.is_file() and source.suffix.lower() == ".zip":
         found = _archive(source.absolute(), reading, partial(unpack, notes=reading.notes))
     elif source.is_file() and source.suffix.lower() in (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES):
@@ -97,22 +104,6 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
         raise UserError(what=f"the input {what}", where=str(path), fix=_LAYOUTS)
     if not found:
         raise UserError(what="the input holds no recordings", where=str(path), fix=_LAYOUTS)
-    return found
-
-
-def _corpora(folder: Path, reading: ReadOptions) -> list[Recording]:
-    """What the Parquet files directly in a folder hold; one that cannot be read is reported."""
-    found: list[Recording] = []
-    refused: list[UserError] = []
-    corpora = corpora_in(folder)
-    for path in corpora:
-        try:
-            found += _archive(path, reading, unpack_corpus)
-        except UserError as error:
-            refused.append(error)
-            found.append(_refused(path, error))
-    if refused and len(refused) == len(corpora):
-        raise refused[0]
     return found
 
 
@@ -251,49 +242,47 @@ def _with_words(audio: Path, folder: Path, reading: ReadOptions, missing: Fault 
         reading: how to read it.
         missing: the fault of a recording without words; says that its text file is missing when None.
     """
-    fault = None
+    found: list[Recording] | Fault
     if printable(audio) != str(audio):
         # Such names can be neither opened by libsndfile nor written to the metadata.
-        fault = Fault("unreadable audio", f"{printable(audio.name)} is not a UTF-8 name; rename the file")
-    if not fault and not is_inside(audio, folder, reading.files):
-        fault = outside("a link that", audio, folder)
-    if fault:
-        return [Recording(audio=audio, fault=fault)]
-    try:
-        return _by_companion(audio, folder, reading, missing)
-    except UserError as error:
-        if not reading.files.is_file(str(audio)) or error.where == NEEDS_WEIGHTS:
-            raise
-        return [Recording(audio=audio, fault=Fault("unreadable audio", error.what))]
+        found = Fault("unreadable audio", f"{printable(audio.name)} is not a UTF-8 name; rename the file")
+    elif not is_inside(audio, folder, reading.files):
+        found = outside("a link that", audio, folder)
+    else:
+        try:
+            found = _by_companion(audio, folder, reading, missing)
+        except UserError as error:
+            if not reading.files.is_file(str(audio)) or error.where == NEEDS_WEIGHTS:
+                raise
+            found = Fault("unreadable audio", error.what)
+    return [Recording(audio=audio, fault=found)] if isinstance(found, Fault) else found
 
 
-def _by_companion(audio: Path, folder: Path, reading: ReadOptions, missing: Fault | None) -> list[Recording]:
+def _by_companion(audio: Path, folder: Path, reading: ReadOptions, missing: Fault | None) -> list[Recording] | Fault:
     files = reading.files
     cues_beside, text = cue_files(audio, files), find_text(audio, files)
     companion = cues_beside[0] if cues_beside else text if files.is_file(str(text)) else None
     if companion is None and not files.is_link(str(text)):
         if audio.is_file() and not audio.stat().st_size:
             # A transcript would not help.
-            return [Recording(audio=audio, fault=Fault("unreadable audio", f"{audio.name} is empty (0 bytes)"))]
+            return Fault("unreadable audio", f"{audio.name} is empty (0 bytes)")
         if reading.long_audio.transcriber:
             return _cut(audio, reading.long_audio.by_words(audio), "")
-        lacking = Fault("no transcript", f"no file {text.name} beside it{reading.no_transcript}")
-        return [Recording(audio=audio, fault=missing or lacking)]
+        return missing or Fault("no transcript", f"no file {text.name} beside it{reading.no_transcript}")
     if companion is None or not is_inside(companion, folder, files):
         name = text if companion is None else companion
-        fault = outside(f"{name.name} is a link that", name, folder)
         if real_path(name) is None:
-            fault = Fault("no transcript", f"{name.name} is a link to itself")
-        return [Recording(audio=audio, fault=fault)]
+            return Fault("no transcript", f"{name.name} is a link to itself")
+        return outside(f"{name.name} is a link that", name, folder)
     try:
         content = read_text(companion, other=reading.encoding)
         kind = companion.suffix.lower()
         cues = parse_cues(content, kind) if kind in SUBTITLE_SUFFIXES or is_labels(content) else None
     except UserError as error:
-        return [Recording(audio=audio, fault=Fault("no transcript", f"{companion.name}: {error.what}"))]
+        return Fault("no transcript", f"{companion.name}: {error.what}")
     if cues is not None:
         if not cues:
-            return [Recording(audio=audio, fault=Fault("no transcript", f"{companion.name} holds no cues"))]
+            return Fault("no transcript", f"{companion.name} holds no cues")
         removed: list[str] = []
         if reading.clean_subtitles and kind in SUBTITLE_SUFFIXES:
             cues, removed = without_descriptions(cues)

@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver
 from multiprocessing.connection import wait as wait_for
@@ -86,7 +86,41 @@ def run_tasks(
             yield list(chunk), function(chunk)
         return
     with ProcessPoolExecutor(processes, mp_context=_context(), initializer=_begin_worker) as pool:
-        yield from _in_pool(pool, function, chunks, processes)
+        try:
+            for chunk, future in _in_flight(
+                chunks,
+                submit=lambda chunk: pool.submit(function, chunk),
+                first_done=lambda running: wait(running, return_when=FIRST_COMPLETED).done,
+                most=_QUEUED * processes,
+            ):
+                yield chunk, future.result()
+        except BrokenProcessPool as error:
+            raise ProcessDied(
+                what="a worker process ended unexpectedly, perhaps because memory ran out",
+                fix="run the same command again: it resumes where it stopped; --workers 1 needs the least memory",
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _in_flight(
+    chunks: list[Sequence[Task]],
+    *,
+    submit: Callable[[Sequence[Task]], Any],
+    first_done: Callable[[list[Any]], Iterable[Any]],
+    most: int,
+) -> Iterator[tuple[list[Task], Any]]:
+    """Chunks with what was submitted for each, once it is done.
+
+    A few at a time: the parent's memory does not grow with the number of tasks.
+    """
+    waiting, running = list(reversed(chunks)), dict[Any, Sequence[Task]]()
+    while waiting or running:
+        while waiting and len(running) < most:
+            chunk = waiting.pop()
+            running[submit(chunk)] = chunk
+        for done in first_done(list(running)):
+            yield list(running.pop(done)), done
 
 
 def _context() -> BaseContext:
@@ -95,33 +129,6 @@ def _context() -> BaseContext:
         # Loaded once and shared by all: less memory than a copy in each.
         context.set_forkserver_preload(["utils.dataset.clips.sound"])
     return context
-
-
-def _in_pool(
-    pool: ProcessPoolExecutor,
-    function: Callable[[Sequence[Task]], list[Result]],
-    chunks: list[Sequence[Task]],
-    processes: int,
-) -> Iterator[tuple[list[Task], list[Result]]]:
-    waiting = list(reversed(chunks))
-    running: dict[Future[list[Result]], Sequence[Task]] = {}
-    try:
-        while waiting or running:
-            # A few at a time: the parent's memory does not grow with the number of tasks.
-            while waiting and len(running) < _QUEUED * processes:
-                chunk = waiting.pop()
-                running[pool.submit(function, chunk)] = chunk
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield list(running.pop(future)), future.result()
-    except BrokenProcessPool as error:
-        raise ProcessDied(
-            what="a worker process ended unexpectedly, perhaps because memory ran out",
-            fix="run the same command again: it resumes where it stopped; --workers 1 needs the least memory",
-        ) from error
-    finally:
-        for future in running:
-            future.cancel()
 
 
 def _begin_worker() -> None:
@@ -175,18 +182,17 @@ def _on_ray(
             ray.init(address=address, runtime_env={"env_vars": env}, **quiet, **ours)
         # A task whose process dies is given to another one; the tasks of other processes are not touched.
         work = ray.remote(num_cpus=1, max_retries=3)(_do_remotely)
-        shared, waiting = ray.put(function), list(reversed(chunks))
-        running: dict[Any, Sequence[Task]] = {}
-        most = workers or _QUEUED * max(1, round(ray.cluster_resources().get("CPU", 1)))
-        while waiting or running:
-            while waiting and len(running) < most:
-                chunk = waiting.pop()
-                running[work.remote(shared, chunk)] = chunk
-            done, _ = ray.wait(list(running), num_returns=1)
-            results = ray.get(done[0])
+        shared = ray.put(function)
+        for chunk, done in _in_flight(
+            chunks,
+            submit=lambda chunk: work.remote(shared, chunk),
+            first_done=lambda running: ray.wait(running, num_returns=1)[0],
+            most=workers or _QUEUED * max(1, round(ray.cluster_resources().get("CPU", 1))),
+        ):
+            results = ray.get(done)
             if isinstance(results, Exception):
                 raise results
-            yield list(running.pop(done[0])), results
+            yield chunk, results
     except ConnectionError as error:
         raise UserError(
             what="no Ray cluster answers", where=f"RAY_ADDRESS {address}", fix="start one: ray start --head"
