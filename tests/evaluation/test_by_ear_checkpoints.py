@@ -3,7 +3,6 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from utils.evaluation import by_ear
 from utils.evaluation.by_ear import CheckpointExaminer, Rendition, TimeTooShort
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import parse_line
+from utils.jobs.measuring import COMMAND
 from utils.runs.layout import checkpoints_of
-from utils.training.best_by_speech import COMMAND, ScoreRequest
 from utils.training.train import fine_tune
 
 
@@ -29,16 +28,16 @@ def request_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=2, keep_checkpoints=9)
     ).folder
     clips = [{"text": clip.text, "audio": str(clip.audio)} for clip in read_manifest(project.eval_csv)]
-    asked = ScoreRequest(
-        run=run,
-        checkpoints=[one.path for one in checkpoints_of(run) if not one.is_best],
-        clips=clips,
-        language="en",
-        device="cpu",
-        least_texts=2,
-        seconds=600,
-    )
-    return json.loads(json.dumps(asdict(asked), default=str))
+    asked = {
+        "run": run,
+        "checkpoints": [one.path for one in checkpoints_of(run) if not one.is_best],
+        "clips": clips,
+        "language": "en",
+        "device": "cpu",
+        "least_texts": 2,
+        "seconds": 600,
+    }
+    return json.loads(json.dumps(asked, default=str))
 
 
 def test_each_checkpoint_gets_a_score_of_the_same_texts(request_of: dict[str, Any]) -> None:

@@ -75,7 +75,7 @@ class Examiner:
     """What all models of a request are measured with.
 
     Args:
-        request: `utils.training.best_by_speech.ScoreRequest` or `utils.inference.comparison.ComparisonRequest`.
+        request: what `utils.jobs.measuring.measure_speech` sends.
     """
 
     def __init__(self, request: Message) -> None:

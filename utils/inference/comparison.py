@@ -3,10 +3,9 @@
 import logging
 import math
 import random
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
 from utils.inference.device import held_device
-from utils.jobs.json_lines import Message, ask_once
+from utils.jobs.json_lines import Message
+from utils.jobs.measuring import COMMAND, measure_speech, skipped
 from utils.project.paths import Project
-from utils.training.samples import speaking_environment
 
-COMMAND = (sys.executable, "-m", "utils.evaluation")
 LEAST_TEXTS, MOST_TEXTS = 12, 20
 """With fewer, chance decides; more only take longer."""
 LONGEST_S = 300.0
@@ -31,22 +29,6 @@ POOL = 200
 SHARES = ("words", "flawless")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparisonRequest:
-    """What the comparing process is asked."""
-
-    run: Path
-    """The run's folder: its base speaks in the voice of its reference.wav."""
-    model: Path
-    """The exported model; it speaks in the voice of its own."""
-    texts: list[str]
-    language: str
-    device: str
-    least_texts: int
-    seconds: float
-    """Time that it has, from its start."""
 
 
 def compare_with_base(
@@ -152,38 +134,31 @@ def _answer(
     run: Path, model: Path, project: Project, config: ExportConfig, progress: ProgressFn, command: Sequence[str]
 ) -> Message:
     if not config.compare:
-        return _skipped("it was switched off")
+        return skipped("it was switched off")
     if not run_base(run).can_speak:
-        return _skipped("the base does not speak")
+        return skipped("the base does not speak")
     settings = TrainConfig.load(run / "config.yaml")
     try:
         train, held_out = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
         texts = new_texts(*((clip.text for clip in iter_manifest(csv)) for csv in (train, held_out)))
         language = settings.language or project.language()
     except (UserError, OSError) as error:
-        return _skipped(f"the dataset cannot be read: {error.what if isinstance(error, UserError) else error}")
+        return skipped(f"the dataset cannot be read: {error.what if isinstance(error, UserError) else error}")
     if len(texts) < LEAST_TEXTS:
-        return _skipped(f"{len(texts)} texts are too few, it takes {LEAST_TEXTS}")
-
-    def follow(message: Message) -> None:
-        progress("comparing with the base", message["done"], message["total"])
+        return skipped(f"{len(texts)} texts are too few, it takes {LEAST_TEXTS}")
 
     with ExitStack() as stack:
-        request = ComparisonRequest(
-            run=run.absolute(),
+        return measure_speech(
+            run,
             model=model.absolute(),
             texts=texts,
             language=language,
             device=_device(stack, project, config),
             least_texts=LEAST_TEXTS,
             seconds=LONGEST_S,
+            command=command,
+            on_progress=partial(progress, "comparing with the base"),
         )
-        environment = speaking_environment()
-        return ask_once(command, asdict(request), env=environment, seconds=LONGEST_S, on_progress=follow)
-
-
-def _skipped(reason: str) -> Message:
-    return {"kind": "skipped", "reason": reason}
 
 
 def _device(stack: ExitStack, project: Project, config: ExportConfig) -> str:

@@ -10,8 +10,6 @@ import os
 import queue
 import subprocess
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, Self
@@ -24,9 +22,6 @@ POLL_S = 0.2
 """How often the end of the child is looked for while it says nothing."""
 END_TIMEOUT_S = 3.0
 """A child that does not end with its input is killed after this time."""
-
-ASK_S = 0.05
-"""How often the answer of a child that is asked once is looked for."""
 
 Message = dict[str, Any]
 
@@ -185,52 +180,6 @@ def parse_line(line: str) -> Message:
 
 def as_message(line: str) -> Message:
     return {"kind": "stderr", "line": line}
-
-
-def ask_once(
-    command: Sequence[str],
-    request: Mapping[str, Any],
-    *,
-    env: Mapping[str, str] | None,
-    seconds: float,
-    is_stopped: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[Message], None] = lambda message: None,
-) -> Message:
-    """What a child answers to its only request; it has ended when this returns.
-
-    Args:
-        command, env: see `JsonChild`.
-        request: what it is asked.
-        seconds: time that it has.
-        is_stopped: whether to end it early.
-        on_progress: called with each reply of the kind `progress`; the first one of another kind is the answer.
-
-    Returns:
-        The answer; of the kind `failed` or `skipped`, with the reason, where it has none to give.
-    """
-    deadline, said = time.monotonic() + seconds, deque[str](maxlen=20)
-    try:
-        with JsonChild(command, env=env) as child:
-            child.send(request)
-            while True:
-                has_ended = child.returncode is not None
-                for message in child.new():
-                    if message["kind"] == "progress":
-                        on_progress(message)
-                    elif message["kind"] != "stderr":
-                        return message
-                    else:
-                        said.append(message["line"].rstrip())
-                if is_stopped():
-                    return {"kind": "skipped", "reason": "a stop was requested"}
-                if has_ended:
-                    log.warning("the measuring process said:\n%s", "\n".join(said))
-                    return {"kind": "failed", "reason": f"the measuring process ended (status {child.returncode})"}
-                if time.monotonic() > deadline:
-                    return {"kind": "failed", "reason": f"it took longer than {seconds:.0f} s"}
-                time.sleep(ASK_S)
-    except OSError as error:
-        return {"kind": "failed", "reason": str(error)}
 
 
 class Replies:

@@ -7,23 +7,18 @@ The evaluation loss only decides between equal scores: the lowest one does not p
 
 import logging
 import math
-import os
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
-from utils.jobs.json_lines import Message, ask_once
+from utils.jobs.measuring import COMMAND, measure_speech, skipped
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import CheckpointFolder, checkpoints_in
 from utils.runs.log import number_of, read_events
 from utils.training.checkpointing import Services
 from utils.training.data.load import TrainingData
-from utils.training.samples import speaking_environment
 
 SHARE = 0.1
 """Of the time that this process has trained: so long measuring may take."""
@@ -31,26 +26,8 @@ SHORTEST_S, LONGEST_S = 20.0, 3_600.0
 """A shorter budget would be spent on starting the process. The other processes of a run wait for the first one."""
 LEAST_TEXTS, MOST_TEXTS = 4, 40
 """Sentences of each checkpoint: with fewer, chance decides; more say little more."""
-COMMAND = (sys.executable, "-m", "utils.evaluation")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoreRequest:
-    """What the measuring process is asked."""
-
-    run: Path
-    """The run's folder: its base and reference.wav speak."""
-    checkpoints: list[Path]
-    """Candidates; the first ones are measured where time is short."""
-    clips: list[dict[str, Any]]
-    """{text, audio} of evaluation clips by the speaker of reference.wav."""
-    language: str
-    device: str
-    least_texts: int
-    seconds: float
-    """Time that it has, from its start."""
 
 
 def choose_best(services: Services, *, trained_s: float, command: Sequence[str] = COMMAND) -> None:
@@ -75,29 +52,19 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
         f"a tenth of the training time is {budget_s:.0f} s, it takes {SHORTEST_S:.0f} s or more": budget_s < SHORTEST_S,
     }
     reason = next((words for words, applies in why_not.items() if applies), "")
-    answer: Message = {"kind": "skipped", "reason": reason}
+    answer = skipped(reason)
     if not reason:
-        assert config.language
-        environment = speaking_environment()
-        if "WORLD_SIZE" in os.environ:
-            # A launcher gives each process one thread; the others only wait now.
-            environment.pop("OMP_NUM_THREADS", None)
         log.info("measuring how %d checkpoints speak, for %.0f s at most", len(candidates), budget_s)
         services.trainer.release_memory()
-        request = ScoreRequest(
-            run=folder.absolute(),
+        answer = measure_speech(
+            folder,
             checkpoints=[one.path.absolute() for one in candidates],
             clips=clips,
             language=config.language,
             device=str(services.trainer.device),
             least_texts=LEAST_TEXTS,
             seconds=budget_s,
-        )
-        answer = ask_once(
-            command,
-            asdict(request),
-            env=environment,
-            seconds=budget_s,
+            command=command,
             is_stopped=lambda: services.stop.number is not None,
         )
     spent = {"seconds": time.monotonic() - begun, "budget_s": budget_s}

@@ -13,8 +13,8 @@ from pathlib import Path
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
-from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild
+from utils.jobs.measuring import speaking_environment
 from utils.runs.log import Event, EventWriter, RunLog
 
 SAMPLES_FOLDER = "samples"
@@ -179,15 +179,6 @@ class SampleWorker:
         process, self._process = self._process, None
         if process is not None:
             process.end()
-
-
-def speaking_environment(**changes: str) -> dict[str, str]:
-    """Variables of a process that speaks with a run's checkpoints: the same utils as here; with `changes`."""
-    own = child_environment(**changes, OMP_WAIT_POLICY="PASSIVE")
-    # A distributed trainer's variables would make the worker wait for other processes.
-    return {
-        name: value for name, value in own.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")
-    }
 
 
 def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog) -> SampleWorker:
