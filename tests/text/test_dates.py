@@ -52,7 +52,12 @@ def test_a_date_is_read_in_the_order_and_words_of_the_language(code: str) -> Non
         ("1,234", "zh-cn", "yi1qian1liang3bai3san1shi2si4"),
         ("3,5", "hi", "तीन दशमलव पाँच"),
         ("₩2, 22 ₺", "ru", "две воны, двадцать две лиры"),
-        ("1 kWh, 22 kWh, 21 ₺", "pl", "jedna kilowatogodzina, dwadzieścia dwie kilowatogodziny, dwadzieścia jeden lir"),
+        (
+            "1 kWh, 22 kWh, 21 ₺, 1,02 kWh",
+            "pl",
+            "jedna kilowatogodzina, dwadzieścia dwie kilowatogodziny, dwadzieścia jeden lir, "
+            "jeden przecinek zero dwa kilowatogodzin",
+        ),
         ("1 m", "es", "un metro"),
         ("5 l, 8 GB, 3 m²", "en", "five liters, eight gigabytes, three m²"),
     ],

@@ -5,61 +5,8 @@ import re
 from num2words import num2words
 
 from utils.text.amounts import counted, form
+from utils.text.words import words_table
 
-_MONTHS = {
-    "en": "January February March April May June July August September October November December",
-    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
-    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
-    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
-    "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia",
-    "tr": "Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık",
-    "ru": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
-    "nl": "januari februari maart april mei juni juli augustus september oktober november december",
-    "cs": "ledna února března dubna května června července srpna září října listopadu prosince",
-    "ar": "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر",
-    "hu": "január február március április május június július augusztus szeptember október november december",
-    "hi": "जनवरी फ़रवरी मार्च अप्रैल मई जून जुलाई अगस्त सितंबर अक्टूबर नवंबर दिसंबर",
-    **dict.fromkeys(("zh", "ja", "ko"), "1 2 3 4 5 6 7 8 9 10 11 12"),
-}
-_DATES = {
-    "en": "{m} {d}{th}, {y}",
-    **dict.fromkeys(("es", "pt"), "{d} de {m} de {y}"),
-    "de": "{d}. {m} {y}",
-    "ru": "{d} {m} {y} года",
-    "hu": "{y} {m} {d}",
-    **dict.fromkeys(("zh", "ja"), "{y}年{m}月{d}日"),
-    "ko": "{y}년 {m}월 {d}일",
-}
-"""Where it is not day, month, year."""
-_TIMES = {
-    "en": "{h} {m}|{h} o'clock",
-    "es": "{h} y {m}|{h} en punto",
-    "fr": "{h} {hours} {m}|{h} {hours}",
-    "de": "{h} Uhr {m}|{h} Uhr",
-    "it": "{h} e {m}|{h} in punto",
-    "pt": "{h} e {m}|{h} em ponto",
-    "pl": "{h} {m}|{h} zero zero",
-    "tr": "{h} {m}|{h} sıfır sıfır",
-    "ru": "{h} {hours} {m} {minutes}|{h} {hours}",
-    "nl": "{h} uur {m}|{h} uur",
-    "cs": "{h} {hours} {m} {minutes}|{h} {hours}",
-    "ar": "{h} و {m} دقيقة|{h}",
-    "zh": "{h}点{m}分|{h}点",
-    "hu": "{h} óra {m} perc|{h} óra",
-    "ko": "{h}시 {m}분|{h}시",
-    "ja": "{h}時{m}分|{h}時",
-    "hi": "{h} बजकर {m} मिनट|{h} बजे",
-}
-"""With minutes, and on the hour. Hours are those of the clock that was written, of 12 or of 24."""
-_FORMS = {
-    "fr": "heure|heures -",
-    "ru": "час|часа|часов минута|минуты|минут",
-    "cs": "hodina|hodiny|hodin minuta|minuty|minut",
-}
-_FIRST = {"es": "primero", "fr": "1er", "it": "primo", "pt": "primeiro"}
-_ONE_HOUR = {"de": "ein", "es": "una", "fr": "une", "it": "una", "pt": "uma"}
 _CZECH_DAYS = (
     "_ prvního druhého třetího čtvrtého pátého šestého sedmého osmého devátého desátého jedenáctého dvanáctého "
     "třináctého čtrnáctého patnáctého šestnáctého sedmnáctého osmnáctého devatenáctého"
@@ -69,7 +16,6 @@ _CZECH_DAY = re.compile(
     r"\b([12]?[1-9]|[123]0|31)\. ?(?=(?:led|únor|břez|dub|květ|červ|srp|září|říj|listop|prosin)\w*)", re.IGNORECASE
 )
 _GERMAN_DAY = re.compile(r"\b(am|vom|zum|dem|beim|im|den) (\d{1,3})\.(?=\s|$)", re.IGNORECASE)
-_SECONDS = {**dict.fromkeys(("zh", "ja"), "{s}秒"), "ko": " {s}초"}
 # Letters may touch them: Chinese and Japanese have no spaces.
 _DATE = re.compile(
     r"(?<![\d.,/-])(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([./-])(\d{1,2})\6(\d{4}|\d{2}))(?![\d/-]|[.,]\d)"
@@ -92,6 +38,7 @@ def write_dates(text: str, code: str) -> tuple[str, list[str]]:
         The text, and a note of each date or time that is read number by number.
     """
     notes: list[str] = []
+    words = words_table().get(code, {})
 
     def apart(match: re.Match[str]) -> str:
         notes.append(f"no words for a date or time in {code}: {match[0]} is read number by number")
@@ -101,32 +48,35 @@ def write_dates(text: str, code: str) -> tuple[str, list[str]]:
         year, month, day = (match[1], match[3], match[4]) if match[1] else (match[8], match[7], match[5])
         if not match[1] and ((code == "en" and match[6] == "/" and int(day) <= 12) or int(month) > 12):
             month, day = day, month
-        if code not in _MONTHS or not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+        if not words or not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
             return apart(match)
         ending = {1: "st", 2: "nd", 3: "rd"}.get(int(day) % 10 if int(day) not in (11, 12, 13) else 0, "th")
-        return _DATES.get(code, "{d} {m} {y}").format(
-            d=_ordinal(int(day), code), m=_MONTHS[code].split()[int(month) - 1], y=_ordinal(int(year), code), th=ending
+        name = words["months"].split()[int(month) - 1]
+        return str(words.get("date", "{d} {m} {y}")).format(
+            d=_ordinal(int(day), code), m=name, y=_ordinal(int(year), code), th=ending
         )
 
     def time(match: re.Match[str]) -> str:
         hour, minute = int(match[1]), int(match[2])
-        if code not in _TIMES or hour > 24 or (match[3] and code not in _SECONDS):
+        if not words or hour > 24 or (match[3] and "seconds" not in words):
             return apart(match)
         half = match[4] or ""
         if code == "en" and (half or not 1 <= hour <= 12) and not minute:
             # "three pm", but neither "three o'clock pm" nor "fourteen o'clock".
             return f"{hour}{half}" if half else f"{hour} hundred"
-        hours, minutes = _FORMS.get(code, "- -").split()
+        hours, minutes = words.get("hours", "-"), words.get("minutes", "-")
         spoken = {"en": f"oh {minute}", "zh": f"0{minute}"}.get(code) if minute < 10 else None
-        words = {
-            "h": _ONE_HOUR[code] if hour == 1 and code in _ONE_HOUR else counted(code, str(hour), hours),
+        one = words.get("one o'clock") if hour == 1 else None
+        values = {
+            "h": one or counted(code, str(hour), hours),
             "m": spoken or counted(code, str(minute), minutes),
             "hours": form(code, str(hour), hours),
             "minutes": form(code, str(minute), minutes),
         }
+        with_minutes, on_the_hour = words["time"].split("|")
         if match[3]:
-            return _TIMES[code].split("|")[0].format(**words) + _SECONDS[code].format(s=int(match[3][1:]))
-        return _TIMES[code].split("|")[not minute].format(**words) + half
+            return str(with_minutes.format(**values) + words["seconds"].format(s=int(match[3][1:])))
+        return str((with_minutes if minute else on_the_hour).format(**values) + half)
 
     text = _TIME.sub(time, _DATE.sub(date, _SPACED_DATE.sub(r"\1.\2.\3", text)))
     if code == "cs":
@@ -155,4 +105,4 @@ def _ordinal(number: int, code: str) -> str:
     if code == "hu" and number <= 31:
         words = str(num2words(number, lang=code, to="ordinal"))
         return "elseje" if number == 1 else words + ("e" if words.endswith(("edik", "ödik")) else "a")
-    return _FIRST.get(code, "1") if number == 1 else str(number)
+    return str(words_table().get(code, {}).get("first", 1) if number == 1 else number)
