@@ -1,12 +1,15 @@
 """Rename, duplicate and delete from the bar: the bar follows, and a deletion must be confirmed."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from utils.errors import UserError
+from utils.project.paths import Project
 from utils.project.projects import list_projects
 from webui import text
 from webui.change import TOAST
-from webui.handlers import manage
+from webui.handlers import live, manage
 from webui.views import project as view
 
 
@@ -60,9 +63,29 @@ def test_the_steps_follow_the_project_folder(studio, project):
     found, after = shown()
     assert text.STEPS["data"] + "<span" in found and text.STEPS["train"] in after.partition("</li>")[0]
     (project.runs / "one" / "checkpoints" / "step-1").mkdir(parents=True)
-    assert text.STEP_NEEDS["export"] in shown()[0]
+    assert text.STEP_NEEDS["export"] in shown()[0] and text.export_takes("") in shown()[0]
+    assert text.export_takes("2 min 40 s") in view.stepper(project, 160)
     project.ready.mkdir()
     (project.ready / "model.pth").write_bytes(b"weights")
     assert text.STEP_NEEDS["listen"] in shown()[0]
     assert view.steps_done(project) == {"data": True, "train": True, "export": True, "listen": False}
     assert "aria-current" in view.stepper(None)
+
+
+def test_before_an_export_the_bar_says_how_long_the_last_one_took(studio, project, monkeypatch):
+    def jobs_of(project: Project, kind: str | None = None) -> list[SimpleNamespace]:
+        times = [
+            ("finished", 10.0, 40.0),
+            ("finished", 100.0, 260.0),
+            ("failed", 300.0, 305.0),
+            ("running", 400.0, None),
+        ]
+        return [
+            SimpleNamespace(kind="export", state=state, started=started, ended=ended, alive=ended is None)
+            for state, started, ended in times
+        ]
+
+    monkeypatch.setattr(studio.jobs, "jobs_of", jobs_of)
+    assert live.last_export_s(studio, project) is None, "the next step is another one"
+    (project.runs / "one" / "checkpoints" / "step-1").mkdir(parents=True)
+    assert live.last_export_s(studio, project) == 160

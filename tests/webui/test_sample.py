@@ -71,6 +71,7 @@ def test_the_job_ends_with_two_recordings_to_compare(studio: Studio) -> None:
         assert job.state in ("starting", "running", "finished"), job.message
         assert time.monotonic() < deadline, seen
         time.sleep(1)
-    assert shown.count("<audio") == 2 and text.SPOKEN_BEFORE in shown and text.SPOKEN_AFTER in shown
+    assert shown.count("<audio") == 3 and text.REAL_VOICE in shown and "The library opens at eight" in shown
+    assert text.SPOKEN_BEFORE in shown and text.SPOKEN_AFTER in shown
     assert all((project.folder / name).stat().st_size > 10_000 for name in (BEFORE, AFTER))
     assert (project.ready / "model.pth").is_file()

@@ -121,6 +121,9 @@ def test_only_recordings_of_the_run_are_played(tmp_path):
     assert shown.count("<audio") == 1
     assert "secret" not in shown
     assert "<img" not in shown
+    assert text.REAL_VOICE not in shown, "an old run may have no reference recording"
+    (tmp_path / "reference.wav").touch()
+    assert text.REAL_VOICE in run.samples(events, tmp_path)
 
 
 def test_a_run_tells_how_far_it_is_and_how_it_ended(tmp_path):

@@ -24,7 +24,7 @@ from utils.config import DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.evaluation.settings import EvaluateConfig
 from utils.jobs.stopping import exit_status
-from utils.project.paths import AFTER, BEFORE, assets_folder, open_project
+from utils.project.paths import AFTER, BEFORE, HELD_OUT, assets_folder, open_project
 
 if TYPE_CHECKING:
     from utils.dataset.storage.report import Report
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-HELD_OUT = "demo_heldout.txt"
 """Sentences of the bundled voice that nobody trains on, beside its folder: in it, they would be texts without sound."""
 NUM_MEASURED = 30
 """Held-out sentences that are measured: ten did not show that a voice ended every fourth one wrongly."""

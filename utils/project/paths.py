@@ -144,6 +144,8 @@ class Project:
 
 BEFORE, AFTER = "spoken_before.wav", "spoken_after.wav"
 """In a project's folder: a sentence by the base and by the trained voice, once the sample voice was tried."""
+HELD_OUT = "demo_heldout.txt"
+"""Sentences that the sample voice was not trained on, among the assets; the first is the one that is spoken."""
 
 
 def open_project(name: str, output: Path) -> Project:

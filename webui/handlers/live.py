@@ -13,7 +13,7 @@ from utils.errors import UserError
 from utils.jobs import Job
 from utils.jobs.run_queue import read_queue
 from utils.project.paths import NO_PROJECT, Project
-from utils.project.projects import project_language
+from utils.project.projects import list_projects, project_language
 from utils.runs.layout import Which, find_run, newest_of
 from utils.runs.list import speech_scores
 from utils.runs.log import Event, last_lines, read_events
@@ -152,7 +152,18 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
 def _activity(studio: Studio, project: Project, found: list[Job]) -> Markup:
     own = next((job for job in found if job.alive), None)
     done = progress_of(own, studio.logs.of(own)) if own else None
-    return activity(project, found, studio.jobs.running(studio.output), done)
+    return activity(project, found, studio.jobs.running(studio.output), done, last_export_s(studio, project))
+
+
+def last_export_s(studio: Studio, project: Project) -> float | None:
+    """Seconds of the newest export that finished, of any project, where the next step is the first of this one."""
+    if next((step for step, is_done in steps_done(project).items() if not is_done), None) != "export":
+        return None
+    found = [job for other in list_projects(studio.output) for job in studio.jobs.jobs_of(other, kind="export")]
+    took = {
+        job.ended: job.ended - job.started for job in found if job.state == "finished" and job.ended and job.started
+    }
+    return took[max(took)] if took else None
 
 
 def _steps(project: Project, found: list[Job], run_shown: Job | None) -> Updates:

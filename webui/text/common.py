@@ -78,6 +78,7 @@ TRY_SAMPLE = _("Try with the sample voice")
 SAMPLE_HELP = _("One click, about four minutes: dataset, training, export and two recordings to compare.")
 SAMPLE_STARTED = _("The sample voice is being made: dataset, training, export, speech.")
 SAMPLE_DONE = _("The sample voice is ready")
+REAL_VOICE = _("the recorded voice")
 SPOKEN_BEFORE, SPOKEN_AFTER = _("before: the base"), _("after: the trained voice")
 SAMPLE_NEXT = _("Tab 2 shows its training, tab 3 speaks with it. For your own voice, create a project above.")
 PROJECT_GONE = _("This project no longer exists. Select or create another one at the top of the page.")
@@ -128,6 +129,13 @@ def project_deleted(name: str, freed: str) -> str:
 def confirm_with(name: str) -> str:
     """What to enter before a project is deleted."""
     return _("enter the name {name} to delete the project with all that it holds").format(name=name)
+
+
+def export_takes(duration: str) -> str:
+    """How long the next export takes, as far as the last one shows."""
+    if not duration:
+        return _("It takes some minutes and can be stopped.")
+    return _("The last export took {duration}; it can be stopped.").format(duration=duration)
 
 
 def frees(size: str) -> str:

@@ -94,6 +94,12 @@ def state_badge(state: str) -> Markup:
     return badge(kind, text.STATES.get(state, state))
 
 
+def recording(words: str, path: Path) -> Markup:
+    """A player under its name."""
+    audio = tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
+    return tag("div", tag("div", words, class_="step"), audio, class_="player")
+
+
 def file_address(path: Path) -> str:
     """Where the page finds a file of the output folder; relative, so that it also works behind a proxy's path."""
     return "gradio_api/file=" + quote(str(path.absolute()))

@@ -28,21 +28,35 @@ def steps_done(project: Project) -> dict[str, bool]:
     }
 
 
-def stepper(project: Project | None) -> Markup:
-    """The four steps of a voice: which are done, which is next, and what that one needs."""
+def stepper(project: Project | None, export_s: float | None = None) -> Markup:
+    """The four steps of a voice: which are done, which is next, and what that one needs.
+
+    Args:
+        project: the project on the page.
+        export_s: how long the last export on this computer took, where one is known.
+    """
     done = steps_done(project) if project else dict.fromkeys(text.STEPS, False)
     present = next((name for name, is_done in done.items() if not is_done), None)
     items = []
     for name, is_done in done.items():
         state = "done" if is_done else "now" if name == present else "later"
-        words = [text.STEPS[name], tag("span", f" ({text.STEP_STATES[state]})", class_="for-readers")]
+        name_of = [text.STEPS[name], tag("span", f" ({text.STEP_STATES[state]})", class_="for-readers")]
         mark = tag("span", "✓ " if is_done else "", aria_hidden="true")
-        items.append(tag("li", mark, *words, class_=state, aria_current="step" if name == present else None))
-    needed = tag("span", text.STEP_NEEDS[present], class_="small") if project and present else None
+        items.append(tag("li", mark, *name_of, class_=state, aria_current="step" if name == present else None))
+    words = text.STEP_NEEDS[present] if project and present else ""
+    if words and present == "export":
+        words = text.sentences(words, text.export_takes(duration(export_s) if export_s else ""))
+    needed = tag("span", words, class_="small") if words else None
     return tag("div", tag("ol", *items, class_="steps", aria_label=text.STEPS_TITLE), needed, class_="stepper")
 
 
-def activity(project: Project | None, jobs: Sequence[Job], running: Sequence[Job], done: Progress | None) -> Markup:
+def activity(
+    project: Project | None,
+    jobs: Sequence[Job],
+    running: Sequence[Job],
+    done: Progress | None,
+    export_s: float | None = None,
+) -> Markup:
     """The steps, and one line: the job that runs here with its progress, the failure that ended the newest, or nothing.
 
     Args:
@@ -50,6 +64,7 @@ def activity(project: Project | None, jobs: Sequence[Job], running: Sequence[Job
         jobs: its jobs, the newest first.
         running: jobs that run now, those of other projects included: they share the machine.
         done: how far the project's running job is.
+        export_s: how long the last export on this computer took, where one is known.
     """
     if project is None:
         return tag("div", stepper(project), tag("div", text.FIRST_STEPS, class_="activity first"))
@@ -63,7 +78,7 @@ def activity(project: Project | None, jobs: Sequence[Job], running: Sequence[Job
         owner = job.folder.parent.parent.name
         words = text.job_line(job.kind, "" if owner == NO_PROJECT else owner)
         line.append(tag("span", state_badge(job.state), " ", words, class_="job"))
-    return tag("div", stepper(project), tag("div", *line, class_="activity") if line else None)
+    return tag("div", stepper(project, export_s), tag("div", *line, class_="activity") if line else None)
 
 
 def _job(job: Job, done: Progress | None) -> Markup:

@@ -8,6 +8,7 @@ from utils.bases.catalog import read_about
 from utils.config import TrainConfig
 from utils.jobs import Job
 from utils.jobs.run_queue import QueuedRun
+from utils.runs.layout import REFERENCE_FILE
 from utils.runs.log import Event, number_of
 from utils.runs.progress import Observation, Progress
 from webui import text
@@ -23,6 +24,7 @@ from webui.views.parts import (
     file_address,
     message,
     progress_bar,
+    recording,
     state_badge,
     table,
 )
@@ -233,7 +235,9 @@ def samples(events: list[Event], run: Path) -> Markup:
     groups = [
         tag("div", tag("div", text.spoken_at(step), class_="step"), *_players(by_step[step], run)) for step in newest
     ]
-    return tag("div", tag("div", text.SAMPLES, class_="panel-title"), *groups, class_="panel")
+    reference = run / REFERENCE_FILE
+    real = recording(text.REAL_VOICE, reference) if reference.is_file() else None
+    return tag("div", tag("div", text.SAMPLES, class_="panel-title"), real, *groups, class_="panel")
 
 
 def _players(events: list[Event], run: Path) -> list[Markup]:
