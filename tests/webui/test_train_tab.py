@@ -114,7 +114,7 @@ def test_changed_settings_are_marked_with_who_set_them_and_their_default(page: P
     expect(mark).to_have_count(0)
     page.locator("#set-num-epochs textarea").fill("7")
     expect(page.locator("#set-num-epochs .setting-mark")).to_contain_text("changed · default: ")
-    expect(page.locator("#set-num-epochs .setting-mark")).to_contain_text("(base starter)")
+    expect(page.locator("#set-num-epochs .setting-mark")).to_contain_text("(starter)")
 
 
 @pytest.mark.browser

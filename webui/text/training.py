@@ -7,7 +7,7 @@ from webui.text.catalog import _, engine_text
 from webui.text.common import STATES, count_of
 
 START_FROM = _("Start from")
-START_FROM_BASE = _("the project's base model")
+START_FROM_BASE = _("base model")
 START_FROM_READY = _("this project's exported model")
 START_FROM_FIX = _("select the base model, the exported model, or a run of this project as run/NAME/best")
 NOT_EXPORTED = _("this project has no exported model yet")
@@ -280,7 +280,7 @@ def default_of(value: object, base: str) -> str:
     """What an empty field means; of a base's name only the name, because the field is narrow."""
     if value is None:
         return _("automatic")
-    return _("{value} (base {base})").format(value=value, base=base.split(" (")[0])
+    return _("{value} ({base})").format(value=value, base=base.split(" (")[0])
 
 
 def applied(value: str, source: str) -> str:
