@@ -88,7 +88,7 @@ def test_a_base_made_for_a_project_is_offered_to_it_alone_and_can_be_used(studio
     assert made in [name for _, name in bar.base_choices(project)]
     assert made not in [name for _, name in bar.base_choices(Project(name="other", output=project.output))]
     assert live.poll(studio, {**NAME, "project.base": made, "train.run": ""})["train.set_num_epochs"].properties == {
-        "placeholder": "7 (base base-en)"
+        "placeholder": "7 (base-en)"
     }
 
 

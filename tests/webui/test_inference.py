@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +110,20 @@ def test_a_take_that_is_spoken_names_its_sound_and_once_more_when_it_is_resumed(
     first, second = (list(inference.resume(studio, form(take=newest(project).id)))[-1] for _ in range(2))
     sounds = [re.search('data-sound="([^"]+)"', update["inference.status"])[1] for update in (first, second)]
     assert sounds[0] != sounds[1]
+
+
+def test_a_take_is_resumed_although_the_queue_has_not_dropped_it_yet(studio, project, monkeypatch):
+    show = studio.desk._show
+
+    def show_late(take):
+        if not take.is_live:
+            time.sleep(0.2)
+        show(take)
+
+    monkeypatch.setattr(studio.desk, "_show", show_late)
+    take = ended(studio.desk.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
+    studio.desk.resume(project, take.id)
+    assert ended(newest(project)).state == "failed"
 
 
 def test_many_lines_do_not_keep_the_page_waiting(studio, project, tmp_path):

@@ -116,6 +116,9 @@ class GenerationQueue:
         take = find_take(project, take_id)
         if take.is_live:
             raise UserError(what=f"take {take.id!r} is {take.state}", where=str(take.folder), fix="wait until it ends")
+        with self._changed:
+            # Its file is written at the end, before the queue drops it.
+            self._changed.wait_for(lambda: take.folder not in self._live)
         if all(line.state == "finished" for line in take.lines):
             raise UserError(what="every line of this take is already generated", where=str(take.folder))
         lines = tuple(
