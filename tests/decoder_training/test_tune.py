@@ -94,6 +94,26 @@ def test_a_decoder_that_got_worse_is_not_kept(starter, project, tmp_path, quick)
     assert all(torch.equal(tensor, own[name]) for name, tensor in weights.items())
 
 
+def test_a_decoder_that_ten_steps_do_not_help_learns_no_further(starter, project, tmp_path, quick) -> None:
+    quick(500, learning_rate=1e-9)
+    weights, about = _export(project, starter, tmp_path)
+    assert about["decoder"]["steps"] == 10
+    assert about["decoder"]["kept"] == (
+        "the base's own: after 10 steps the fitted one was less than 5% nearer to the recordings"
+    )
+    own = part(starter.state(), DECODER_PREFIX)
+    assert all(torch.equal(tensor, own[name]) for name, tensor in weights.items())
+
+
+def test_a_fit_that_goes_on_after_its_trial_is_that_without_one(starter, project, tmp_path, quick, monkeypatch) -> None:
+    quick(12)
+    tried, about = _export(project, starter, tmp_path)
+    assert about["decoder"]["steps"] == 12
+    monkeypatch.setattr(module, "TRIAL_STEPS", 12)
+    whole, _ = _export(project, starter, tmp_path)
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in tried.items())
+
+
 def test_nearer_spectra_of_a_stranger_are_no_gain() -> None:
     fidelity = ClipFidelity(mel_distance=1.0, similarity=0.7)
     facts = {"part": "", "weights": {}, "steps": 1, "before": fidelity}

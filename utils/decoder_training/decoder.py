@@ -52,6 +52,7 @@ def train_decoder(
     *,
     settings: DecoderTraining,
     folder: Path,
+    last: int | None = None,
     on_log: OnLog | None = None,
 ) -> None:
     """Train the waveform decoder in place; resumes from the checkpoint in `folder` when there is one.
@@ -67,6 +68,7 @@ def train_decoder(
         clips: what to learn from.
         settings: steps, learning rates and the rest.
         folder: gets decoder_training.pt every `checkpoint_every` steps, and at a stop.
+        last: saves and returns after so many steps, from which the next call resumes; after all steps by default.
         on_log: called with the losses every `log_every` steps.
 
     Raises:
@@ -74,7 +76,8 @@ def train_decoder(
     """
     source, trainer = DecoderClips(clips, settings), _Trainer(decoder, settings)
     history: list[dict[str, float]] = []
-    last = trainer.trunk_steps + settings.steps
+    steps = trainer.trunk_steps + settings.steps
+    last = min(steps, last or steps)
     decoder.waveform_decoder.train()
     saved = folder / "decoder_training.pt"
     with StopRequest() as stop:
@@ -86,14 +89,14 @@ def train_decoder(
             if (step + 1) % settings.log_every == 0:
                 means = {name: float(np.mean([one[name] for one in history if name in one])) for name in history[-1]}
                 losses = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
-                log.info("decoder step %d of %d: %s", step + 1, last, losses)
+                log.info("decoder step %d of %d: %s", step + 1, steps, losses)
                 if on_log is not None:
                     on_log(step + 1, means)
                 history.clear()
             if stop.number is not None or (step + 1) % settings.checkpoint_every == 0 or step + 1 == last:
                 save_progress(saved, step + 1, **trainer.parts)
-            if stop.number is not None and step + 1 < last:
-                log.warning("stopped after step %d of %d; the same command goes on from there", step + 1, last)
+            if stop.number is not None and step + 1 < steps:
+                log.warning("stopped after step %d of %d; the same command goes on from there", step + 1, steps)
                 raise SystemExit(EXIT_BASE + stop.number)
     decoder.eval()
 

@@ -16,6 +16,7 @@ import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -50,6 +51,11 @@ MAX_CLIPS, MAX_EVAL_CLIPS, MAX_BALANCE_CLIPS = 200, 40, 40
 """A voice is known after some minutes of speech: hours of it would only take longer to put through the GPT."""
 LEAST_SIMILARITY_LOST = 0.01
 """A decoder whose voice is less like the recordings by more than this is not kept, however near its spectra are."""
+TRIAL_STEPS, TRIAL_GAIN = 10, 0.05
+"""A trunk whose first steps lower the mel distance by less than this share learns no further.
+
+They lowered it by 11, 15 and 20 % with three new voices; by 3 and -7 % where the decoder had been fitted to the same
+clips before, and there all 150 steps by 2 %."""
 KEY_FILE = "fit.json"
 
 
@@ -110,22 +116,26 @@ class TunedDecoder:
     before: ClipFidelity
     after: ClipFidelity
     steps: int
+    ended_early: bool = False
+    """The first steps helped so little that the others were not taken."""
 
     @property
     def is_better(self) -> bool:
-        is_nearer = self.after.mel_distance < self.before.mel_distance
+        is_nearer = not self.ended_early and self.after.mel_distance < self.before.mel_distance
         return is_nearer and self.after.similarity >= self.before.similarity - LEAST_SIMILARITY_LOST
 
     @property
     def facts(self) -> dict[str, Any]:
         """For about.json."""
+        too_little = f"after {self.steps} steps the fitted one was less than {TRIAL_GAIN:.0%} nearer to the recordings"
+        why = too_little if self.ended_early else "the fitted one was no better"
         return {
             "steps": self.steps,
             "mel_distance_before": round(self.before.mel_distance, 4),
             "mel_distance_after": round(self.after.mel_distance, 4),
             "similarity_before": round(self.before.similarity, 4),
             "similarity_after": round(self.after.similarity, 4),
-            "kept": "the fitted one" if self.is_better else "the base's own: the fitted one was no better",
+            "kept": "the fitted one" if self.is_better else f"the base's own: {why}",
         }
 
 
@@ -182,15 +192,25 @@ def tune_decoder(
         def report(step: int, losses: dict[str, float]) -> None:
             progress("fitting the decoder", step, steps)
 
-        train_decoder(decoder, learns, settings=settings, folder=folder, on_log=report)
-        if method is TRUNK:
-            balance(decoder, learns[:MAX_BALANCE_CLIPS])
+        train = partial(train_decoder, decoder, learns, settings=settings, folder=folder, on_log=report)
+        ended_early = False
+        # A decoder of stock's kind still warms up then, and learns only where the user asks for it.
+        if method is TRUNK and steps > TRIAL_STEPS:
+            train(last=TRIAL_STEPS)
+            after = clip_fidelity(decoder, asked)
+            ended_early = after.mel_distance > (1 - TRIAL_GAIN) * before.mel_distance
+        if not ended_early:
+            train()
+            if method is TRUNK:
+                balance(decoder, learns[:MAX_BALANCE_CLIPS])
+            after = clip_fidelity(decoder, asked)
         tuned = TunedDecoder(
             part=method.part,
             weights=_weights(decoder, method),
             before=before,
-            after=clip_fidelity(decoder, asked),
-            steps=steps,
+            after=after,
+            steps=TRIAL_STEPS if ended_early else steps,
+            ended_early=ended_early,
         )
     except UserError:
         shutil.rmtree(folder, ignore_errors=True)
