@@ -3,7 +3,6 @@
 A field that is None takes the default of the chosen base model (see `utils.bases.base.TrainingDefaults`).
 """
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -162,51 +161,43 @@ class TrainConfig(Config):
         return super().from_saved(values, where=where)
 
     def problems(self) -> list[str]:
-        found = [f"{name} is {value}; use {least} or more" for name, value, least in self._counts() if value < least]
+        found = self.beyond(_TRAIN_LIMITS)
         if self.batch_tokens and self.max_mel_length is not None:
             found.append("batch_tokens and max_mel_length exclude each other: a fixed length is for a fixed batch_size")
-        if self.learning_rate is not None and not 0 < self.learning_rate < 1:
-            found.append(f"learning_rate is {self.learning_rate}; use a value between 1e-7 and 1e-2")
-        if not 0 <= self.weight_decay < 1:
-            found.append(f"weight_decay is {self.weight_decay}; use a value from 0 to 0.1")
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            found.append(f"dropout is {self.dropout}; use a share from 0 to 0.5")
-        if self.checkpoint_minutes < 0:
-            found.append(f"checkpoint_minutes is {self.checkpoint_minutes}; use 0 (off) or more")
-        if self.max_hours is not None and not self.max_hours > 0:
-            found.append(f"max_hours is {self.max_hours}; use more than 0, such as 8")
         if self.allow_changes and self.resume is None:
             found.append("allow_changes is for a run that is resumed; give resume as well, or leave it out")
-        if not 0 <= self.reading_weight < math.inf:
-            found.append(f"reading_weight is {self.reading_weight}; use 0 (off) or a weight such as 0.2")
-        if not self.grad_clip_norm > 0:
-            found.append(f"grad_clip_norm is {self.grad_clip_norm}; use a positive norm such as 1.0")
         return found + [problem for switch in SWITCHES if (problem := switch.problem(self))]
 
-    def _counts(self) -> list[tuple[str, int, int]]:
-        """Whole-number settings as (name, value, minimum)."""
-        minimums = {
-            "num_epochs": 1,
-            "batch_size": 1,
-            "batch_tokens": 0,
-            "grad_accumulation": 1,
-            "eval_batch_size": 1,
-            "warmup_steps": 0,
-            "threads": 1,
-            "processes": 0,
-            "max_restarts": 0,
-            "max_audio_length": int(MIN_CLIP_SECONDS * DATASET_RATE),
-            "max_text_length": 1,
-            "seed": 0,
-            "num_workers": 0,
-            "prefetch_factor": 1,
-            "max_mel_length": 1,
-            "checkpoint_every": 0,
-            "keep_checkpoints": 0,
-            "patience": 0,
-        }
-        values = [(name, getattr(self, name), minimum) for name, minimum in minimums.items()]
-        return [(name, value, minimum) for name, value, minimum in values if value is not None]
+
+_MINIMUMS = {
+    "num_epochs": 1,
+    "batch_size": 1,
+    "batch_tokens": 0,
+    "grad_accumulation": 1,
+    "eval_batch_size": 1,
+    "warmup_steps": 0,
+    "threads": 1,
+    "processes": 0,
+    "max_restarts": 0,
+    "max_audio_length": int(MIN_CLIP_SECONDS * DATASET_RATE),
+    "max_text_length": 1,
+    "seed": 0,
+    "num_workers": 0,
+    "prefetch_factor": 1,
+    "max_mel_length": 1,
+    "checkpoint_every": 0,
+    "keep_checkpoints": 0,
+    "patience": 0,
+}
+_TRAIN_LIMITS = {name: (f"[{least}, inf]", "", f"{least} or more") for name, least in _MINIMUMS.items()} | {
+    "learning_rate": ("(0, 1)", "", "a value between 1e-7 and 1e-2"),
+    "weight_decay": ("[0, 1)", "", "a value from 0 to 0.1"),
+    "dropout": ("[0, 1)", "", "a share from 0 to 0.5"),
+    "checkpoint_minutes": ("[0, inf]", "", "0 (off) or more"),
+    "max_hours": ("(0, inf]", "", "more than 0, such as 8"),
+    "reading_weight": ("[0, inf)", "", "0 (off) or a weight such as 0.2"),
+    "grad_clip_norm": ("(0, inf]", "", "a positive norm such as 1.0"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,20 +259,17 @@ class SpeechSettings(Config):
     """Seed of the sampling; a new one for each take when not given."""
 
     def problems(self) -> list[str]:
-        found = []
-        if not 0 <= self.temperature <= 2:
-            found.append(f"temperature is {self.temperature}; use 0 (greedy) to 2")
-        if not 0 < self.top_p <= 1:
-            found.append(f"top_p is {self.top_p}; use a probability above 0, up to 1")
-        if self.top_k < 0:
-            found.append(f"top_k is {self.top_k}; use 0 (all) or more")
-        if not 1 <= self.repetition_penalty <= 20:
-            found.append(f"repetition_penalty is {self.repetition_penalty}; use 1 (none) to 20")
-        if not 0.25 <= self.speed <= 4:
-            found.append(f"speed is {self.speed}; use 0.25 to 4")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            found.append(f"seed is {self.seed}; use 0 or more")
-        return found
+        return self.beyond(_SPEECH_LIMITS)
+
+
+_SPEECH_LIMITS = {
+    "temperature": ("[0, 2]", "", "0 (greedy) to 2"),
+    "top_p": ("(0, 1]", "", "a probability above 0, up to 1"),
+    "top_k": ("[0, inf]", "", "0 (all) or more"),
+    "repetition_penalty": ("[1, 20]", "", "1 (none) to 20"),
+    "speed": ("[0.25, 4]", "", "0.25 to 4"),
+    "seed": (f"[0, {2**63})", "", "0 or more"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

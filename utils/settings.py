@@ -36,6 +36,20 @@ class Config:
         """Every fault of these values, each with its limit and the fix."""
         return []
 
+    def beyond(self, limits: Mapping[str, tuple[str, str, str]]) -> list[str]:
+        """Values outside of their intervals; None is not given.
+
+        Args:
+            limits: by field, an interval such as `[0, 1)`, the unit, and what to use instead.
+        """
+        found = []
+        for name, (interval, unit, instead) in limits.items():
+            value, (low, high) = getattr(self, name), map(float, interval[1:-1].split(","))
+            ends = [end for end, mark in ((low, interval[0]), (high, interval[-1])) if mark in "[]"]
+            if value is not None and not (low < value < high or value in ends):
+                found.append(f"{name} is {f'{value} {unit}'.rstrip()}; use {instead}")
+        return found
+
     def validate(self, *, where: str) -> Self:
         """Return self when every value is usable.
 

@@ -56,7 +56,7 @@ class EvaluateConfig(Config):
         return list(dict.fromkeys(name.strip() for name in self.checkpoint.split(",") if name.strip()))
 
     def problems(self) -> list[str]:
-        found = []
+        found = self.beyond(_LIMITS)
         if (self.project is None) == (self.model is None):
             found.append("give either a project or a model")
         if self.model is not None and self.sentences is None:
@@ -68,8 +68,7 @@ class EvaluateConfig(Config):
             found.append(f"checkpoint is {self.checkpoint!r}; use {', '.join(CHECKPOINTS)}, separated by commas")
         if self.num_sentences < 2:
             found.append(f"num_sentences is {self.num_sentences}; retrieval needs 2 or more")
-        if not 0 <= self.temperature <= 2:
-            found.append(f"temperature is {self.temperature}; use 0 (greedy) to 2")
-        if not 0 <= self.seed < 2**63:
-            found.append(f"seed is {self.seed}; use 0 or more")
         return found
+
+
+_LIMITS = {"temperature": ("[0, 2]", "", "0 (greedy) to 2"), "seed": (f"[0, {2**63})", "", "0 or more")}

@@ -52,17 +52,13 @@ class ServerConfig(Config):
     """End when standard input is closed: for a program that starts this one."""
 
     def problems(self) -> list[str]:
-        found = []
-        if not 0 <= self.port <= MAX_PORT:
-            found.append(f"port is {self.port}; use 0 (any free one) to {MAX_PORT}")
-        for name in ("slots", "max_requests", "max_characters", "max_upload_mb"):
-            if getattr(self, name) < 1:
-                found.append(f"{name} is {getattr(self, name)}; use 1 or more")
-        found += [
-            f"alias is {one!r}; use NAME=MODEL or NAME=VOICE" for one in self.alias if not all(one.partition("="))
-        ]
-        if not self.unload_after >= 0:
-            found.append(f"unload_after is {self.unload_after}; use 0 (never) or more minutes")
-        if self.max_model_gb is not None and not self.max_model_gb > 0:
-            found.append(f"max_model_gb is {self.max_model_gb}; use more than 0")
-        return found
+        wrong = [one for one in self.alias if not all(one.partition("="))]
+        return self.beyond(_LIMITS) + [f"alias is {one!r}; use NAME=MODEL or NAME=VOICE" for one in wrong]
+
+
+_ONE = ("[1, inf]", "", "1 or more")
+_LIMITS = dict.fromkeys(("slots", "max_requests", "max_characters", "max_upload_mb"), _ONE) | {
+    "port": (f"[0, {MAX_PORT}]", "", f"0 (any free one) to {MAX_PORT}"),
+    "unload_after": ("[0, inf]", "", "0 (never) or more minutes"),
+    "max_model_gb": ("(0, inf]", "", "more than 0"),
+}

@@ -10,6 +10,16 @@ from utils.config import DATASET_RATE, MIN_CLIP_SECONDS, STARTER, Config, Device
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 READING_FILE = "language.json"
 """In the project's folder: what the last look found."""
+_SHORTEST = int(MIN_CLIP_SECONDS * DATASET_RATE)
+_LIMITS = {
+    "dvae_steps": ("[1, inf]", "", "1 or more, such as 1000"),
+    "dvae_learning_rate": ("(0, 1)", "", "a value between 1e-7 and 1e-2"),
+    "max_audio_length": (f"[{_SHORTEST}, inf]", "samples", f"{_SHORTEST} (0.5 s) or more"),
+    "max_text_length": ("[1, inf]", "tokens", "1 or more"),
+    "extend": ("[0, 100000]", "", "0 to 100000, such as 2000"),
+    "input_sentence_size": ("[0, inf]", "", "0 (all) or more"),
+    "character_coverage": ("[0.9, 1]", "", "0.9 to 1"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,29 +65,14 @@ class LanguageConfig(Config):
         return self.extend is not None or self.g2p is not None or self.train_dvae
 
     def problems(self) -> list[str]:
-        found = []
+        found = self.beyond(_LIMITS)
         # The new base's folder is called after it.
         if not LANGUAGE_CODE.fullmatch(self.language):
             found.append(f"language is {self.language!r}; use a code such as amh, ka, sw or zh-cn")
-        if self.dvae_steps < 1:
-            found.append(f"dvae_steps is {self.dvae_steps}; use 1 or more, such as 1000")
-        if self.dvae_learning_rate is not None and not 0 < self.dvae_learning_rate < 1:
-            found.append(f"dvae_learning_rate is {self.dvae_learning_rate}; use a value between 1e-7 and 1e-2")
-        shortest = int(MIN_CLIP_SECONDS * DATASET_RATE)
-        if self.max_audio_length is not None and self.max_audio_length < shortest:
-            found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
-        if self.max_text_length is not None and self.max_text_length < 1:
-            found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
         if (self.max_text_length or self.max_audio_length) and not self.makes_base:
             found.append(
                 "max_text_length and max_audio_length are limits of a new base; use them with extend, g2p or train_dvae"
             )
-        if self.extend is not None and not 0 <= self.extend <= 100_000:
-            found.append(f"extend is {self.extend}; use 0 to 100000, such as 2000")
         if self.extend is not None and self.g2p is not None:
             found.append("extend and g2p are alternatives; use one of them")
-        if self.input_sentence_size < 0:
-            found.append(f"input_sentence_size is {self.input_sentence_size}; use 0 (all) or more")
-        if not 0.9 <= self.character_coverage <= 1:
-            found.append(f"character_coverage is {self.character_coverage}; use 0.9 to 1")
         return found

@@ -12,6 +12,20 @@ Engine = Literal["local", "ray"]
 _TYPES = "default auto int8 int8_float32 int8_float16 int8_bfloat16 int16 float16 bfloat16 float32"
 COMPUTE_TYPES = tuple(_TYPES.split())
 """Of the recognizer's numbers, as CTranslate2 names them."""
+_SHORTEST = int(MIN_CLIP_SECONDS * DATASET_RATE)
+_LIMITS = {
+    "loudness": ("[-50, -10]", "LUFS", "-50 to -10, such as -23, or None"),
+    "keep_before": ("[0, 2]", "s", "0 to 2"),
+    "keep_after": ("[0, 2]", "s", "0 to 2"),
+    "highpass": ("[10, 500]", "Hz", "10 to 500, such as 60, or None"),
+    "eval_fraction": ("(0, 1)", "", "a share between 0 and 1, such as 0.1"),
+    "max_audio_length": (f"[{_SHORTEST}, inf]", "samples", f"{_SHORTEST} (0.5 s) or more"),
+    "padding": ("[0, 1]", "s", "0 to 1"),
+    "beam_size": ("[1, 20]", "", "1 to 20"),
+    "max_cer": ("(0, 2]", "", "a share such as 0.3, up to 2"),
+    "max_text_length": ("[1, inf]", "tokens", "1 or more"),
+    "workers": ("[1, 64]", "", "1 to 64 processes"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,45 +107,14 @@ class PrepareConfig(Config):
     """Where clips are prepared: `local` processes, or `ray`, a cluster whose machines share all folders."""
 
     def problems(self) -> list[str]:
-        found = self._cleaning_problems()
-        if not 0 < self.eval_fraction < 1:
-            found.append(f"eval_fraction is {self.eval_fraction}; use a share between 0 and 1, such as 0.1")
-        shortest = int(MIN_CLIP_SECONDS * DATASET_RATE)
-        if self.max_audio_length is not None and self.max_audio_length < shortest:
-            found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
-        found += self._source_problems()
-        if self.max_text_length is not None and self.max_text_length < 1:
-            found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
-        if self.workers is not None and not 1 <= self.workers <= 64:
-            found.append(f"workers is {self.workers}; use 1 to 64 processes")
-        return found
-
-    def _cleaning_problems(self) -> list[str]:
-        found = []
-        if self.loudness is not None and not -50 <= self.loudness <= -10:
-            found.append(f"loudness is {self.loudness} LUFS; use -50 to -10, such as -23, or None")
-        for name in ("keep_before", "keep_after"):
-            if not 0 <= getattr(self, name) <= 2:
-                found.append(f"{name} is {getattr(self, name)} s; use 0 to 2")
-        if self.highpass is not None and not 10 <= self.highpass <= 500:
-            found.append(f"highpass is {self.highpass} Hz; use 10 to 500, such as 60, or None")
-        return found
-
-    def _source_problems(self) -> list[str]:
-        found = []
+        found = self.beyond(_LIMITS)
         if not MIN_CLIP_SECONDS <= self.shortest < self.longest <= 30:
             limits = f"{MIN_CLIP_SECONDS} <= shortest < longest <= 30 s"
             found.append(f"shortest is {self.shortest} and longest {self.longest}; use {limits}")
-        if not 0 <= self.padding <= 1:
-            found.append(f"padding is {self.padding} s; use 0 to 1")
-        if not 1 <= self.beam_size <= 20:
-            found.append(f"beam_size is {self.beam_size}; use 1 to 20")
         if self.check_transcripts and self.transcriber is None:
             found.append("check_transcripts needs a recognizer; name one with transcriber, such as small, or a folder")
         if self.check_transcripts and not self.quality:
             found.append("check_transcripts is a measure, and quality is off; switch quality on, or leave it out")
-        if not 0 < self.max_cer <= 2:
-            found.append(f"max_cer is {self.max_cer}; use a share such as 0.3, up to 2")
         if self.compute_type not in COMPUTE_TYPES:
             found.append(f"compute_type is {self.compute_type!r}; use one of {', '.join(COMPUTE_TYPES)}")
         if self.encoding is not None and not is_encoding(self.encoding):
