@@ -48,7 +48,7 @@ def write_dates(text: str, code: str) -> tuple[str, list[str]]:
         year, month, day = (match[1], match[3], match[4]) if match[1] else (match[8], match[7], match[5])
         if not match[1] and ((code == "en" and match[6] == "/" and int(day) <= 12) or int(month) > 12):
             month, day = day, month
-        if not words or not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+        if "months" not in words or not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
             return apart(match)
         ending = {1: "st", 2: "nd", 3: "rd"}.get(int(day) % 10 if int(day) not in (11, 12, 13) else 0, "th")
         name = words["months"].split()[int(month) - 1]
@@ -58,7 +58,7 @@ def write_dates(text: str, code: str) -> tuple[str, list[str]]:
 
     def time(match: re.Match[str]) -> str:
         hour, minute = int(match[1]), int(match[2])
-        if not words or hour > 24 or (match[3] and "seconds" not in words):
+        if "months" not in words or hour > 24 or (match[3] and "seconds" not in words):
             return apart(match)
         half = match[4] or ""
         if code == "en" and (half or not 1 <= hour <= 12) and not minute:

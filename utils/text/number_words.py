@@ -1,12 +1,14 @@
 """Spell out numbers, money and percentages in the languages of num2words, with corrections.
 
-The tables hold words that num2words lacks and that do not inflect with the number; nothing is guessed.
+The table of words has those that num2words lacks and that do not inflect with the number; nothing is guessed.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
+
+from utils.text.words import words_table
 
 _DIGIT = re.compile(r"\d")
 _ARABIC_MARKS = str.maketrans("٫٬", ".,")
@@ -30,37 +32,6 @@ _NAMES = {"kk": "kz", "nb": "no"}
 _CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP"}
 _MONEY_LANGUAGES = ("be", "ca", "ce", "cy", "eo", "fi", "he", "lt", "lv", "tg", "uk")
 """Those whose money num2words writes whole; others fail there, or mix English in."""
-_PERCENT_WORDS = {
-    **{"az": "faiz", "bn": "শতাংশ", "ca": "per cent", "cy": "y cant", "da": "procent", "fa": "درصد", "fi": "prosenttia"},
-    **{
-        "he": "אחוז",
-        "id": "persen",
-        "is": "prósent",
-        "kk": "пайыз",
-        "nb": "prosent",
-        "no": "prosent",
-        "ro": "la sută",
-        "sr": "posto",
-    },
-    **{"sv": "procent", "te": "శాతం", "tg": "фоиз", "th": "เปอร์เซ็นต์", "vi": "phần trăm"},
-}
-_MINUS_WORDS = {
-    **{"az": "mənfi", "be": "мінус", "ca": "menys", "cy": "meinws", "da": "minus", "eo": "minus", "fa": "منفی"},
-    **{"fi": "miinus", "he": "מינוס", "id": "minus", "is": "mínus", "kk": "минус", "lt": "minus", "lv": "mīnus"},
-    **{
-        "nb": "minus",
-        "no": "minus",
-        "ro": "minus",
-        "sk": "mínus",
-        "sl": "minus",
-        "sr": "minus",
-        "sv": "minus",
-        "tg": "минус",
-    },
-    **{"th": "ลบ", "uk": "мінус", "vi": "âm"},
-}
-_POINTS = {"fa": "ممیز", "vi": "phẩy"}
-"""Words of the decimal point where num2words loses zeros after it: Persian 0.05 is "half" there."""
 _END = "\u241f"
 """Set between whole money and its hundredths, to separate them."""
 Report = Callable[[str], None]
@@ -77,16 +48,17 @@ def spell_numbers(text: str, code: str, report: Report) -> str:
     text = _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
     if code in _MONEY_LANGUAGES:
         text = _MONEY.sub(lambda match: _apart(_money(match, code), match), text)
-    if code in _PERCENT_WORDS:
-        text = _PERCENT.sub(f" {_PERCENT_WORDS[code]}", text)
-    if code in _MINUS_WORDS:
-        text = _NEGATIVE.sub(f"{_MINUS_WORDS[code]} ", text)
+    words = words_table().get(code, {})
+    if "percent" in words:
+        text = _PERCENT.sub(f" {words['percent']}", text)
+    if "minus" in words:
+        text = _NEGATIVE.sub(f"{words['minus']} ", text)
 
     def spell(match: re.Match[str]) -> str:
-        words = _number(match[0], match["group"], code)
-        if words is None:
+        spoken = _number(match[0], match["group"], code)
+        if spoken is None:
             report(f"no number words for {code}: {match[0]} stays digits")
-        return _apart(words, match)
+        return _apart(spoken, match)
 
     return _NUMBER.sub(spell, text).translate(_ARABIC_MARKS)
 
@@ -115,10 +87,11 @@ def _number(written: str, group: str | None, code: str) -> str | None:
     """Words of a number, or None where there is no rule or the rule breaks."""
     plain = _plain(written, group)
     whole, point, fraction = plain.partition(".")
-    if not point or code not in _POINTS:
+    spoken = words_table().get(code, {}).get("point")
+    if not point or spoken is None:
         return _words(plain, code)
     parts = [_words(part, code) for part in (whole, *fraction)]
-    return " ".join([str(parts[0]), _POINTS[code], *map(str, parts[1:])]) if all(parts) else None
+    return " ".join([str(parts[0]), spoken, *map(str, parts[1:])]) if all(parts) else None
 
 
 def _plain(written: str, group: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Words of the 17 languages where stock's rules have none or the wrong ones: words.json, a language a row.
+"""Words for which stock's rules, or num2words, have none or the wrong ones: words.json, a language an entry.
 
 Forms of a word stand for one, for few and for many of a thing, as far as a language has them: `час|часа|часов`.
 
@@ -7,7 +7,7 @@ Forms of a word stand for one, for few and for many of a thing, as far as a lang
   `minutes`: the words that it counts; `one o'clock`: the number of that hour.
 - `money`: by sign; `hundredths`: by sign, and of all others. Signs that stock reads are absent.
 - `units`: by sign; `/h` per hour, `°` degrees of `C` and `F`.
-- `percent`, `point` (before decimals): where stock has none.
+- `percent`, `minus`, `point` (before decimals).
 - `gender`: how a feminine word ends, its numbers that agree with it, and those of other words where stock's differ.
 - `signs`: № and §; `fractions`: those in words.
 """
@@ -20,5 +20,5 @@ from typing import Any
 
 @cache
 def words_table() -> dict[str, dict[str, Any]]:
-    """The rows by plain code."""
+    """The entries by plain code."""
     return dict(json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8")))

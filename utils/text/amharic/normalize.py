@@ -9,40 +9,41 @@ import unicodedata
 
 from utils.text.amharic.numbers import YEAR, expand_numbers, year
 
-ABBREVIATIONS = {
-    "ዓ.ም": "ዓመተ ምህረት",
-    "ዓ/ም": "ዓመተ ምህረት",
-    "ዓ.ዓ": "ዓመተ ዓለም",
-    "እ.ኤ.አ": "እንደ ኤውሮፓውያን አቆጣጠር",
-    "እ.አ.አ": "እንደ አውሮፓውያን አቆጣጠር",
-    "ከክ.ል.በ": "ከክርስቶስ ልደት በፊት",
-    "ክ/ዘመን": "ክፍለ ዘመን",
-    "ክ/ከተማ": "ክፍለ ከተማ",
-    "ክ/ሀገር": "ክፍለ ሀገር",
-    "ት/ት": "ትምህርት",
-    "ቤ/ክርስቲያን": "ቤተ ክርስቲያን",
-    "ቤ/ክ": "ቤተ ክርስቲያን",
-    "ጠ/ሚኒስትር": "ጠቅላይ ሚኒስትር",
-    "ጠ/ሚ": "ጠቅላይ ሚኒስትር",
-    "ም/ፕሬዚዳንት": "ምክትል ፕሬዚዳንት",
-    "ፕ/ት": "ፕሬዚዳንት",
-    "ዶ/ር": "ዶክተር",
-    "ፕ/ር": "ፕሮፌሰር",
-    "ኢ/ር": "ኢንጂነር",
-    "መ/ር": "መምህር",
-    "ወ/ሮ": "ወይዘሮ",
-    "ወ/ሪት": "ወይዘሪት",
-    "ኮ/ል": "ኮሎኔል",
-    "ጄ/ል": "ጄኔራል",
-    "ሻ/ል": "ሻምበል",
-    "ሻ/ቃ": "ሻለቃ",
-    "ተ.መ.ድ": "የተባበሩት መንግስታት ድርጅት",
-    "ወ.ዘ.ተ": "ወዘተ",
-    "አ.አ": "አዲስ አበባ",
-    "ኪ.ሜ": "ኪሎ ሜትር",
-    "ኪ.ግ": "ኪሎ ግራም",
-    "ሴ.ሜ": "ሴንቲ ሜትር",
-}
+_ABBREVIATIONS = """
+ዓ.ም ዓመተ ምህረት
+ዓ/ም ዓመተ ምህረት
+ዓ.ዓ ዓመተ ዓለም
+እ.ኤ.አ እንደ ኤውሮፓውያን አቆጣጠር
+እ.አ.አ እንደ አውሮፓውያን አቆጣጠር
+ከክ.ል.በ ከክርስቶስ ልደት በፊት
+ክ/ዘመን ክፍለ ዘመን
+ክ/ከተማ ክፍለ ከተማ
+ክ/ሀገር ክፍለ ሀገር
+ት/ት ትምህርት
+ቤ/ክርስቲያን ቤተ ክርስቲያን
+ቤ/ክ ቤተ ክርስቲያን
+ጠ/ሚኒስትር ጠቅላይ ሚኒስትር
+ጠ/ሚ ጠቅላይ ሚኒስትር
+ም/ፕሬዚዳንት ምክትል ፕሬዚዳንት
+ፕ/ት ፕሬዚዳንት
+ዶ/ር ዶክተር
+ፕ/ር ፕሮፌሰር
+ኢ/ር ኢንጂነር
+መ/ር መምህር
+ወ/ሮ ወይዘሮ
+ወ/ሪት ወይዘሪት
+ኮ/ል ኮሎኔል
+ጄ/ል ጄኔራል
+ሻ/ል ሻምበል
+ሻ/ቃ ሻለቃ
+ተ.መ.ድ የተባበሩት መንግስታት ድርጅት
+ወ.ዘ.ተ ወዘተ
+አ.አ አዲስ አበባ
+ኪ.ሜ ኪሎ ሜትር
+ኪ.ግ ኪሎ ግራም
+ሴ.ሜ ሴንቲ ሜትር
+"""
+ABBREVIATIONS = dict(line.split(" ", 1) for line in _ABBREVIATIONS.strip().split("\n"))
 _HOUSES = {"ት": "ትምህርት", "መ": "መስሪያ", "ም": "ምክር", "ፍ": "ፍርድ", "ጽ": "ጽህፈት", "ፅ": "ጽህፈት"}
 """First letters of places that end in ቤት, house, with any ending: ት/ቤት, በት/ቤቱ."""
 _NAMES = {"ገ": "ገብረ", "ኃ": "ኃይለ", "ተ": "ተክለ"}
@@ -80,30 +81,8 @@ _HOMOPHONES = (
     | str.maketrans("ሃሓኃኣዓ", "ሀሀሀአአ")
     | str.maketrans("ኰኵጐጕቈቍኈኍ", "ኮኩጎጉቆቁሆሁ")
 )
-_LABIALISED = {
-    "ሉዋ": "ሏ",
-    "ሙዋ": "ሟ",
-    "ሩዋ": "ሯ",
-    "ሱዋ": "ሷ",
-    "ሹዋ": "ሿ",
-    "ቁዋ": "ቋ",
-    "ቡዋ": "ቧ",
-    "ቱዋ": "ቷ",
-    "ቹዋ": "ቿ",
-    "ኑዋ": "ኗ",
-    "ኙዋ": "ኟ",
-    "ኩዋ": "ኳ",
-    "ዙዋ": "ዟ",
-    "ዡዋ": "ዧ",
-    "ዱዋ": "ዷ",
-    "ጁዋ": "ጇ",
-    "ጉዋ": "ጓ",
-    "ጡዋ": "ጧ",
-    "ጩዋ": "ጯ",
-    "ፉዋ": "ፏ",
-    "ሁዋ": "ኋ",
-}
-"""Labialised letters that people spell out."""
+_LABIALISED = dict(zip("ሉሙሩሱሹቁቡቱቹኑኙኩዙዡዱጁጉጡጩፉሁ", "ሏሟሯሷሿቋቧቷቿኗኟኳዟዧዷጇጓጧጯፏኋ", strict=True))
+"""Labialised letters that people spell out: ሉዋ is ሏ."""
 
 _LETTER = "[\u1200-\u135a]"
 # Longer ones first: ቤ/ክርስቲያን before ቤ/ክ. A prefix such as በ or የ may stand before one, a letter behind it may not.
@@ -117,7 +96,7 @@ _ABBREVIATION = re.compile(
 )
 _SHORT_NAME = re.compile(rf"(?<!{_LETTER})([{''.join(_NAMES)}])/\s?(?={_LETTER}{{2}})")
 _HOUSE = re.compile(rf"([{''.join(_HOUSES)}])/\s?(?=ቤ[ትቱቶታቴ])")
-_LABIAL = re.compile("|".join(_LABIALISED))
+_LABIAL = re.compile(f"([{''.join(_LABIALISED)}])ዋ")
 _TIDY = ((re.compile(r"\s+([.,;:?!])"), r"\1"), (re.compile(r"([.,;:?!])\1+"), r"\1"), (re.compile(r"\s+"), " "))
 
 
@@ -138,7 +117,7 @@ def normalize_amharic(text: str) -> str:
     text = _SHORT_NAME.sub(lambda match: _NAMES[match[1]] + " ", text)
     # Letters of the same sound become one letter.
     text = text.replace("ሰዓት", "ሰአት").translate(_HOMOPHONES)
-    text = _LABIAL.sub(lambda match: _LABIALISED[match[0]], text)
+    text = _LABIAL.sub(lambda match: _LABIALISED[match[1]], text)
     text = expand_numbers(text)
     for symbol, words in _SYMBOLS.items():
         text = text.replace(symbol, words)
