@@ -6,12 +6,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from utils import jobs
 from utils.audio.clean import Cleaning
 from utils.audio.denoise import require_denoiser
 from utils.audio.recognizer import find_weights
 from utils.callbacks import ProgressFn
-from utils.dataset.clips.existing import Existing, merge, read_existing
+from utils.dataset.clips.existing import merge, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.sound import SoundMaker, SoundSettings
 from utils.dataset.clips.sounds import make_sounds, score_clips, wav_of
@@ -21,18 +20,19 @@ from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import Thresholds, flag_clips
-from utils.dataset.quality.recognition import clip_transcriber, transcribe_clips
+from utils.dataset.quality.recognition import transcribe_clips
 from utils.dataset.quality.scorers import Scorers, has_dnsmos
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.ahead import read_ahead
 from utils.dataset.sources.read import read_sources
-from utils.dataset.sources.recording import ReadOptions, Recording
+from utils.dataset.sources.recording import ReadOptions, Recording, transcriber_of
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.dataset.storage.parallel import require_ray
-from utils.dataset.storage.report import ClipReport, Report, Split, explain
+from utils.dataset.storage.report import ClipReport, Fault, Report, Split, explain
 from utils.dataset.storage.staging import Staging, staged
 from utils.dataset.storage.work import Work
 from utils.errors import UserError
+from utils.jobs.child import hold
 from utils.project.paths import Project, open_project
 from utils.text.error_rate import disagreement
 
@@ -73,7 +73,7 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
         fetch_base(config.base, accept_license=accept_license, progress=progress)
     find_base(config.base)
     device = config.transcriber_device if config.transcriber else "cpu"
-    with jobs.hold("prepare", device=device, output=project.output, folder=project.folder):
+    with hold("prepare", device=device, output=project.output, folder=project.folder):
         reading = ReadOptions.of(config, project.sources)
         if config.engine == "ray":
             read_ahead(inputs, reading, workers=config.workers, engine="ray")
@@ -188,7 +188,7 @@ def _scorers(config: PrepareConfig, base: Any) -> Scorers:
     )
 
 
-def _fixed(old: Existing, recordings: list[Recording], work: Work) -> list[Recording]:
+def _fixed(old: Report, recordings: list[Recording], work: Work) -> list[Recording]:
     """Clips that fixes made of recordings given now: they are made again under the settings of now.
 
     Of a new take they are not: its times are others.
@@ -253,14 +253,21 @@ def _scored(
         flag_clips(used, fingerprints=prints, voices=answers.voices, loudness=config.loudness, limits=limits)
     )
     done = [next(flagged) if clip.status == "used" else clip for clip in clips]
-    return [_drop_flagged(clip) for clip in done] if config.drop_flagged else done
+    return [
+        clip.as_dropped(Fault("flagged", f"{': '.join(clip.flags[0])}; accept the clip to use it"))
+        if config.drop_flagged and clip.status == "used" and clip.flags and not clip.accepted
+        else clip
+        for clip in done
+    ]
 
 
 def _compared(
     clips: list[ClipReport], config: PrepareConfig, work: Work, project: Project, checks: Checks
 ) -> list[ClipReport]:
     """The clips with their recognized texts, and how far these are from their transcripts."""
-    texts = transcribe_clips(clips, clip_transcriber(config), work, lambda clip: wav_of(clip, work, project.dataset))
+    transcriber = transcriber_of(config, detect_language=False)
+    assert transcriber is not None, "checked by PrepareConfig.problems"
+    texts = transcribe_clips(clips, transcriber, work, lambda clip: wav_of(clip, work, project.dataset))
     found = []
     for clip in clips:
         recognized = texts.get(clip.wav_hash)
@@ -271,14 +278,7 @@ def _compared(
     return found
 
 
-def _drop_flagged(clip: ClipReport) -> ClipReport:
-    if clip.status == "dropped" or not clip.flags or clip.accepted:
-        return clip
-    detail = f"{clip.flags[0].measure}: {clip.flags[0].detail}; accept the clip to use it"
-    return replace(clip, status="dropped", reason="flagged", detail=detail, split="")
-
-
-def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, settings: dict[str, Any]) -> Report:
+def _report(clips: list[ClipReport], made: list[ClipReport], old: Report, settings: dict[str, Any]) -> Report:
     """The clips with their splits, and the counts of this preparation.
 
     Raises:
@@ -296,21 +296,20 @@ def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, sett
     }
     assigned = old.splits | _inherited(clips, old)
     splits = assign_splits(list(sounds.values()), fraction=settings["eval_fraction"], assigned=assigned)
-    had = {clip.audio_hash for clip in old.clips if clip.status == "used"}
+    had = {clip.audio_hash for clip in old.used}
     used = [clip.audio_hash for clip in made if clip.status == "used"]
     unchanged = sum(sound in had for sound in used)
-    return Report(
+    return replace(
+        old,
         clips=[replace(clip, split=splits[clip.audio_hash] if clip.status == "used" else "") for clip in clips],
         settings=settings,
         added=len(used) - unchanged,
         unchanged=unchanged,
         splits=old.splits | splits,
-        notes=old.notes,
-        ignored=old.ignored,
     )
 
 
-def _inherited(clips: list[ClipReport], old: Existing) -> dict[str, Split]:
+def _inherited(clips: list[ClipReport], old: Report) -> dict[str, Split]:
     """What a fix made stays on the side of what it was made from, by audio hash."""
     sounds = {clip.id: clip.audio_hash for clip in [*old.clips, *clips] if clip.audio_hash}
     parents = {clip.audio_hash: [sounds.get(parent, "") for parent in clip.made_from] for clip in clips}

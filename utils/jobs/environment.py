@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from utils.hardware import TORCH_ENVIRONMENT
+from utils.hardware.environment import TORCH_ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds utils."""

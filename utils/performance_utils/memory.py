@@ -10,8 +10,10 @@ import psutil
 import torch
 
 from utils.errors import UserError
-from utils.hardware import GIB, find_gpus, memory, process_memory
+from utils.hardware.estimates import GIB
+from utils.hardware.gpu import find_gpus
 from utils.hardware.holders import process_names
+from utils.hardware.resources import memory, process_memory
 from utils.hardware.visible import trained_on
 
 SIGNS = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")
@@ -85,7 +87,7 @@ def memory_stats() -> dict[str, Any]:
     with suppress(OSError):
         peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{trainer or 'self'}/status").read_text(encoding="ascii"))
     most = int(peak[1]) * 1024 if peak else now
-    stats: dict[str, Any] = {"device": "cpu", "rss_bytes": now, "peak_rss_bytes": most}
+    stats = {"device": "cpu", "rss_bytes": now, "peak_rss_bytes": most}
     if trainer is not None:
         # Its GPU's are what the driver reports; nothing where it uses none, or the driver does not say.
         found = next((gpu for gpu in find_gpus().gpus if trainer in gpu.processes), None)

@@ -4,8 +4,6 @@ import dataclasses
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from utils.audio.decode import load_audio
@@ -14,52 +12,13 @@ from utils.config import DATASET_RATE
 from utils.dataset.clips.sound import digest
 from utils.dataset.formats.locate import printable
 from utils.dataset.storage.manifest import Clip, read_manifest
-from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Ignored, Report, Split
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.project.paths import Project
 
 
-@dataclass(frozen=True, kw_only=True)
-class Existing:
-    """A dataset before a preparation."""
-
-    clips: list[ClipReport] = field(default_factory=list)
-    """What became of every clip it was ever given."""
-    splits: dict[str, Split] = field(default_factory=dict)
-    """The split of every sound it ever used, by audio hash."""
-    notes: list[str] = field(default_factory=list)
-    ignored: list[Ignored] = field(default_factory=list)
-    """See `Report`; a fix keeps them."""
-
-    @cached_property
-    def by_id(self) -> dict[str, ClipReport]:
-        """Clips whose sound has been looked at, or that somebody took out, by their ids."""
-        return {clip.id: clip for clip in self._known if clip.id}
-
-    @cached_property
-    def by_sound(self) -> dict[str, ClipReport]:
-        """The same, by audio hash."""
-        return {clip.audio_hash: clip for clip in self._known if clip.audio_hash}
-
-    @cached_property
-    def by_place(self) -> dict[tuple[str, float, float | None], ClipReport]:
-        """Clips that have a wav, by the file they came from and the part of it."""
-        return {(clip.source, clip.start_s, clip.end_s): clip for clip in self._known if clip.clip}
-
-    @cached_property
-    def by_wav(self) -> dict[str, ClipReport]:
-        """Clips that have a wav, by the hash of its samples."""
-        return {clip.wav_hash: clip for clip in self._known if clip.clip and clip.wav_hash}
-
-    @cached_property
-    def _known(self) -> list[ClipReport]:
-        """Those in use last, because of clips with the same key the last one counts."""
-        looked_at = (clip for clip in self.clips if clip.audio_hash or clip.reason in BY_HAND)
-        return sorted(looked_at, key=lambda clip: (clip.status == "used", bool(clip.clip)))
-
-
-def read_existing(project: Project, language: str) -> Existing:
+def read_existing(project: Project, language: str) -> Report:
     """The dataset as it is on disk now.
 
     A row's text, speaker and split are taken from the metadata files, a clip whose row was taken out is "excluded",
@@ -73,7 +32,7 @@ def read_existing(project: Project, language: str) -> Existing:
         UserError: the dataset has another language, or is damaged.
     """
     if not _has_dataset(project):
-        return Existing()
+        return Report(clips=[], settings={})
     if project.language() != language:
         raise UserError(
             what=f"the dataset is in {project.language()!r}, not {language!r}; one dataset has one language",
@@ -91,7 +50,7 @@ def read_existing(project: Project, language: str) -> Existing:
     ]
     clips += [_put_in(name, *row) for name, row in rows.items()]
     edited = {clip.audio_hash: clip.split for clip in clips if clip.split}
-    return Existing(clips=clips, splits=report.splits | edited, notes=report.notes, ignored=report.ignored)
+    return dataclasses.replace(report, clips=clips, splits=report.splits | edited)
 
 
 def merge(old: list[ClipReport], made: list[ClipReport]) -> list[ClipReport]:

@@ -2,17 +2,17 @@
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from utils.audio.decode import duration
 from utils.audio.suffixes import PLAIN_SUFFIXES
 from utils.config import DATASET_RATE
-from utils.dataset.clips.existing import Existing
 from utils.dataset.clips.sound import ClipSound, SoundSettings, SoundTask
 from utils.dataset.formats.locate import WAVS, printable
 from utils.dataset.quality.checks import Checks
 from utils.dataset.sources.recording import Recording
-from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Span
+from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Report, Span
 from utils.dataset.storage.work import Work, short_hash
 
 _NAME_LENGTH = 48
@@ -36,7 +36,7 @@ class ClipMaker:
     """Decides about clips one by one; their sound is made elsewhere, see `utils.dataset.clips.sound`."""
 
     checks: Checks
-    existing: Existing
+    existing: Report
     """What the dataset has already."""
     work: Work
     settings: SoundSettings
@@ -70,7 +70,7 @@ class ClipMaker:
         # The same for the same parts of the same files, wherever they lie.
         parts = ((digest, span.start_s, span.end_s) for span, digest in zip(spans, hashes, strict=True))
         clip = replace(clip, source_hash=hashes[0], id=short_hash(*parts))
-        known = self.existing.by_id.get(clip.id)
+        known = self._by_id.get(clip.id)
         if known is None and (fault := self.checks.text(clip.text).fault):
             # What nobody can train on need not be decoded.
             return Draft(clip=self._read(clip)[0], fault=fault)
@@ -89,11 +89,12 @@ class ClipMaker:
             return None
         sound = ClipSound(**kept)
         # What cannot be read may become readable, and what was cut may be wanted longer now.
-        if sound.fault or (sound.is_cut or (not sound.wav_hash and self._fits(sound))):
+        fits = not sound.is_silent and self.checks.length(sound.num_samples) is None
+        if sound.fault or sound.is_cut or (fits and not sound.wav_hash):
             return None
         if not sound.wav_hash or self.work.wav(sound.wav_hash).is_file():
             return sound
-        used = self.existing.by_wav.get(sound.wav_hash)
+        used = self._by_wav.get(sound.wav_hash)
         return sound if used is not None and (self.dataset / used.clip).is_file() else None
 
     def finish(self, draft: Draft) -> ClipReport:
@@ -107,7 +108,7 @@ class ClipMaker:
         sound = ClipSound(**self.work.get(draft.task.item))
         if sound.fault:
             return self._drop_unless_had(clip, Fault("unreadable audio", sound.fault))
-        known = known or self.existing.by_sound.get(sound.audio_hash)
+        known = known or self._by_sound.get(sound.audio_hash)
         clip = replace(
             clip,
             num_samples=_whole_length(draft) if sound.is_cut else sound.num_samples,
@@ -137,9 +138,13 @@ class ClipMaker:
         clip, fault = self._read(clip)
         if sound.is_silent:
             fault = fault or Fault("silent", "every sample is zero")
-        fault = fault or self._length(sound) or self._duplicate(clip)
+        longer = self.checks.max_audio_length + 1
+        fault = fault or self.checks.length(longer if sound.is_cut else sound.num_samples) or self._duplicate(clip)
         if fault is None:
-            return self._use(clip, self._name(clip))
+            kept = self._by_wav.get(clip.wav_hash)
+            # A name that people recognize and that no other sound has.
+            stem = re.sub(r"[^\w-]+", "_", Path(clip.source).stem)[:_NAME_LENGTH]
+            return self._use(clip, kept.clip if kept is not None else f"{WAVS}/{stem}-{clip.wav_hash[:12]}.wav")
         # With its wav and its text, so that under other limits it comes back as it was edited.
         had = known.clip if known is not None and fault.reason != "duplicate audio" else ""
         return replace(_drop(clip, fault), clip=had)
@@ -149,17 +154,9 @@ class ClipMaker:
         found = self.checks.text(clip.text)
         return replace(clip, num_tokens=found.num_tokens, read=found.read, unknown=found.unknown), found.fault
 
-    def _length(self, sound: ClipSound) -> Fault | None:
-        if sound.is_cut:
-            return self.checks.length(self.checks.max_audio_length + 1)
-        return self.checks.length(sound.num_samples)
-
-    def _fits(self, sound: ClipSound) -> bool:
-        return not sound.is_silent and self.checks.length(sound.num_samples) is None
-
     def _drop_unless_had(self, clip: ClipReport, fault: Fault) -> ClipReport:
         """A file that is gone, locked or no longer named is no reason to lose the clip that was made from it."""
-        known = self.existing.by_place.get(place(clip))
+        known = self._by_place.get((clip.source, clip.start_s, clip.end_s))
         if known is None or fault.reason not in ("missing file", "unreadable audio", "no transcript"):
             return _drop(clip, fault)
         if fault.reason == "no transcript":
@@ -199,13 +196,31 @@ class ClipMaker:
         notes = self.checks.notes(clip.text)
         return replace(clip, status="used", reason="", detail="", clip=wav, notes=notes)
 
-    def _name(self, clip: ClipReport) -> str:
-        """Where its wav lies or will lie: a name that people recognize and that no other sound has."""
-        kept = self.existing.by_wav.get(clip.wav_hash)
-        if kept is not None:
-            return kept.clip
-        stem = re.sub(r"[^\w-]+", "_", Path(clip.source).stem)[:_NAME_LENGTH]
-        return f"{WAVS}/{stem}-{clip.wav_hash[:12]}.wav"
+    @cached_property
+    def _by_id(self) -> dict[str, ClipReport]:
+        """Clips whose sound has been looked at, or that somebody took out, by their ids."""
+        return {clip.id: clip for clip in self._known if clip.id}
+
+    @cached_property
+    def _by_sound(self) -> dict[str, ClipReport]:
+        """The same, by audio hash."""
+        return {clip.audio_hash: clip for clip in self._known if clip.audio_hash}
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, float, float | None], ClipReport]:
+        """Clips that have a wav, by the file they came from and the part of it."""
+        return {(clip.source, clip.start_s, clip.end_s): clip for clip in self._known if clip.clip}
+
+    @cached_property
+    def _by_wav(self) -> dict[str, ClipReport]:
+        """Clips that have a wav, by the hash of its samples."""
+        return {clip.wav_hash: clip for clip in self._known if clip.clip and clip.wav_hash}
+
+    @cached_property
+    def _known(self) -> list[ClipReport]:
+        """Those in use last, because of clips with the same key the last one counts."""
+        looked_at = (clip for clip in self.existing.clips if clip.audio_hash or clip.reason in BY_HAND)
+        return sorted(looked_at, key=lambda clip: (clip.status == "used", bool(clip.clip)))
 
 
 def _whole_length(draft: Draft) -> int:
@@ -216,11 +231,6 @@ def _whole_length(draft: Draft) -> int:
     path = Path(clip.source)
     seconds = duration(path) if path.is_file() else None
     return round(max(0.0, (seconds or 0.0) - clip.start_s) * DATASET_RATE)
-
-
-def place(clip: ClipReport) -> tuple[str, float, float | None]:
-    """Where a clip comes from: the file and the part of it."""
-    return clip.source, clip.start_s, clip.end_s
 
 
 def _with_edits(clip: ClipReport, known: ClipReport) -> ClipReport:

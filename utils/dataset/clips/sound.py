@@ -26,7 +26,7 @@ from utils.dataset.quality.vectors import packed
 from utils.dataset.storage.report import Span
 from utils.dataset.storage.work import short_hash
 from utils.errors import UserError
-from utils.hardware import keep_freed_memory
+from utils.hardware.environment import keep_freed_memory
 
 VERSION = 2
 """Raised when the same settings would give other sound or other measures."""

@@ -16,7 +16,7 @@ import pandas as pd
 from filelock import FileLock
 
 from utils.config import Config
-from utils.dataset.edits.history import Edit, EditKind, Place, load_edits, save_edits
+from utils.dataset.edits.history import Edit, EditKind, Place, load_edits, plain, save_edits
 from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
 from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
 from utils.errors import UserError, disk_errors
@@ -230,7 +230,7 @@ def undo(project: Project) -> UndoneEdit:
             raise UserError(what="there is no edit to undo", where=project.name)
         last = edits.pop()
         now = _places(tables)
-        changed = [clip for clip, (_, after) in last.clips.items() if not _same(now.get(clip), after)]
+        changed = [clip for clip, (_, after) in last.clips.items() if plain(now.get(clip)) != plain(after)]
         if changed:
             save_edits(project.dataset, edits)
             raise UserError(
@@ -297,20 +297,13 @@ def _require_others(project: Project, tables: Tables, clips: Iterable[str]) -> N
 
 
 def _place_of(tables: Tables, clip: str) -> Place:
-    found = next(((split, row) for split, rows in tables.items() for row in rows if row.audio == clip), None)
-    if found is None:
+    if (found := _places(tables).get(clip)) is None:
         raise UserError(what="the clip is not in use", where=Path(clip).name, fix="restore it first")
     return found
 
 
 def _places(tables: Tables) -> dict[str, Place]:
     return {row.audio: (split, row) for split, rows in tables.items() for row in rows}
-
-
-def _same(one: Place | None, other: Place | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return (one[0], one[1].text, one[1].speaker) == (other[0], other[1].text, other[1].speaker)
 
 
 def _files(project: Project) -> dict[Split, Path]:

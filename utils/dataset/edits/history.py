@@ -28,7 +28,7 @@ class Edit:
     """By path of the wav: where it was before and after; None where it was not in use."""
 
     def stored(self) -> dict[str, Any]:
-        clips = {clip: [_plain(before), _plain(after)] for clip, (before, after) in self.clips.items()}
+        clips = {clip: [plain(before), plain(after)] for clip, (before, after) in self.clips.items()}
         return {"kind": self.kind, "clips": clips}
 
     @classmethod
@@ -55,7 +55,8 @@ def save_edits(dataset: Path, edits: Sequence[Edit]) -> None:
     write_atomic(dataset / HISTORY_FILE, content)
 
 
-def _plain(place: Place | None) -> list[str] | None:
+def plain(place: Place | None) -> list[str] | None:
+    """The set, text and speaker of a place."""
     return [place[0], place[1].text, place[1].speaker] if place else None
 
 

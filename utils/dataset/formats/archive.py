@@ -9,6 +9,8 @@ import stat
 import unicodedata
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from utils.dataset.formats.readers import TABLES
@@ -56,8 +58,7 @@ def unpack(path: Path, into: Path, notes: list[str] | None = None) -> Path:
         UserError: it is no zip, is damaged or encrypted, names files outside itself, holds links, is built to fill the
             disk, or there is no room for it.
     """
-    stem = re.sub(r"[^\w-]+", "_", path.stem)[:40]
-    target = into / f"{stem}-{file_hash(path)[:16]}"
+    target = unpacked_folder(path, into, file_hash(path))
     try:
         with zipfile.ZipFile(path) as archive:
             names = _names(archive, [] if notes is None else notes, path.name)
@@ -65,23 +66,45 @@ def unpack(path: Path, into: Path, notes: list[str] | None = None) -> Path:
             members = [m for m in _check(path, archive, names) if not (target / inside(names[m.filename])).is_file()]
             if target.is_dir() and not members:
                 return target
-            into.mkdir(parents=True, exist_ok=True)
-            check_room(path, into, sum(member.file_size for member in members))
-            unfinished = into / f".{target.name}"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            try:
+            with unfinished(path, target, sum(member.file_size for member in members)) as folder:
                 for member in members:
-                    _extract(path, archive, member, unfinished / inside(names[member.filename]))
-                unfinished.mkdir(exist_ok=True)
-                if target.is_dir():
-                    shutil.copytree(unfinished, target, dirs_exist_ok=True)
-                else:
-                    unfinished.rename(target)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
+                    _extract(path, archive, member, folder / inside(names[member.filename]))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise refused(path, f"cannot be unpacked: {error}") from error
     return target
+
+
+def unpacked_folder(path: Path, into: Path, content: str) -> Path:
+    """Where the files of an archive or corpus of this content lie, in the folder given."""
+    stem = re.sub(r"[^\w-]+", "_", path.stem)[:40]
+    return into / f"{stem}-{content[:16]}"
+
+
+@contextmanager
+def unfinished(path: Path, target: Path, needed: int) -> Iterator[Path]:
+    """A folder to unpack into: when the block ends well its files are in `target`, else nothing of it stays.
+
+    Raises:
+        UserError: the disk has no room for so many bytes.
+    """
+    into = target.parent
+    into.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(into).free
+    if needed > free - _KEPT_FREE:
+        what = f"unpacks to {needed / 2**30:.1f} GB, but the disk has {free / 2**30:.1f} GB left"
+        raise refused(path, what, fix="free some space and run again")
+    folder = into / f".{target.name}"
+    # What a kill left.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+        if target.is_dir():
+            shutil.copytree(folder, target, dirs_exist_ok=True)
+        else:
+            folder.rename(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _names(archive: zipfile.ZipFile, notes: list[str], shown: str) -> dict[str, str]:
@@ -181,18 +204,6 @@ def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targ
             if written > member.file_size:
                 raise refused(path, f"holds more than it declares in {member.filename!r}")
             file.write(block)
-
-
-def check_room(path: Path, folder: Path, needed: int) -> None:
-    """Do nothing where a folder's disk has room for so many bytes.
-
-    Raises:
-        UserError: it has not.
-    """
-    free = shutil.disk_usage(folder).free
-    if needed > free - _KEPT_FREE:
-        what = f"unpacks to {needed / 2**30:.1f} GB, but the disk has {free / 2**30:.1f} GB left"
-        raise refused(path, what, fix="free some space and run again")
 
 
 def refused(path: Path, what: str, *, fix: str = "unpack it yourself and use the folder, or remove it") -> UserError:

@@ -5,15 +5,13 @@ is read like any folder.
 """
 
 import json
-import re
-import shutil
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from utils.dataset.formats.archive import check_room, inside, refused
+from utils.dataset.formats.archive import inside, refused, unfinished, unpacked_folder
 from utils.dataset.formats.jsonl import words_of
 from utils.errors import UserError
 from utils.files import file_hash
@@ -27,7 +25,7 @@ _HEADS = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg", b"ID3": ".mp3", b"
 def is_corpus(path: Path) -> bool:
     """Whether it is a Parquet file or a folder that Hugging Face `datasets` saved."""
     if path.is_dir():
-        return _is_saved(path)
+        return (path / SAVED_FILE).is_file() or (path / "dataset_dict.json").is_file()
     return path.is_file() and path.suffix.lower() == ".parquet"
 
 
@@ -46,41 +44,24 @@ def unpack_corpus(path: Path, into: Path) -> Path:
     Raises:
         UserError: it is damaged or too large, has no text, or the package that reads it is not installed.
     """
-    _require_datasets()
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    content = sha256("".join(map(file_hash, files)).encode()).hexdigest()
-    stem = re.sub(r"[^\w-]+", "_", path.stem)[:40]
-    target = into / f"{stem}-{content[:16]}"
-    if target.is_dir():
-        return target
-    into.mkdir(parents=True, exist_ok=True)
-    check_room(path, into, sum(file.stat().st_size for file in files))
-    unfinished = into / f".{target.name}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    try:
-        rows = _write_recordings(path, unfinished)
-        if not any(row.get("text") for row in rows):
-            raise refused(path, "has no recordings with text", fix="give a folder, or a table that names recordings")
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-        (unfinished / TABLE).write_text("".join(lines), encoding="utf-8")
-        unfinished.rename(target)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return target
-
-
-def _require_datasets() -> None:
     if find_spec("datasets") is None:
         raise UserError(
             what="reading a Hugging Face dataset needs the package datasets, which is not installed",
             where="input",
             fix="pip install -r requirements-huggingface.txt -c requirements.lock",
         )
-
-
-def _is_saved(folder: Path) -> bool:
-    return (folder / SAVED_FILE).is_file() or (folder / "dataset_dict.json").is_file()
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    content = sha256("".join(map(file_hash, files)).encode()).hexdigest()
+    target = unpacked_folder(path, into, content)
+    if target.is_dir():
+        return target
+    with unfinished(path, target, sum(file.stat().st_size for file in files)) as folder:
+        rows = _write_recordings(path, folder)
+        if not any(row.get("text") for row in rows):
+            raise refused(path, "has no recordings with text", fix="give a folder, or a table that names recordings")
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+        (folder / TABLE).write_text("".join(lines), encoding="utf-8")
+    return target
 
 
 def _write_recordings(path: Path, folder: Path) -> list[dict[str, str]]:

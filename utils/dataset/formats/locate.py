@@ -100,11 +100,10 @@ def files_in(folder: Path, suffixes: tuple[str, ...] | None, files: Listing) -> 
     return by_name(Path(path) for path in _named(folder.absolute(), suffixes, files) if files.is_file(path))
 
 
-def broken_links(folder: Path, suffixes: tuple[str, ...], files: Listing) -> list[Path]:
-    """Links with these endings in a folder that lead to no file, by name; see `files_in`."""
-    # What is a folder or anything else that is no file is not named a recording either.
-    named = (path for path in _named(folder.absolute(), suffixes, files) if not files.is_file(path))
-    return by_name(path for path in map(Path, named) if not path.exists())
+def no_files_in(folder: Path, files: Listing) -> list[Path]:
+    """What in a folder is neither a file nor a folder, by name: broken links, pipes, devices; see `files_in`."""
+    named = (path for path in _named(folder.absolute(), None, files) if not files.is_file(path))
+    return by_name(path for path in map(Path, named) if not path.is_dir())
 
 
 def stem(path: Path) -> str:
@@ -115,12 +114,6 @@ def stem(path: Path) -> str:
 def printable(name: Path | str) -> str:
     """A name as text that any file can hold: bytes that are not UTF-8 become \\xe9."""
     return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def special_files(folder: Path, files: Listing) -> list[Path]:
-    """Pipes, sockets and devices in a folder, by name; see `files_in`."""
-    named = (path for path in _named(folder.absolute(), None, files) if not files.is_file(path))
-    return by_name(path for path in map(Path, named) if path.exists() and not path.is_dir())
 
 
 def _named(given: Path, suffixes: tuple[str, ...] | None, files: Listing) -> Iterator[str]:

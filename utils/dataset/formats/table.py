@@ -241,7 +241,9 @@ def _read_fields(lines: Iterable[str], layout: _Layout) -> Iterator[tuple[Row, l
             continue
         fields, is_open = layout.fields(line)
         if layout.header is None:
-            yield Row(line=number), _unquoted(line, fields)
+            # In LJSpeech quotes mean nothing unless they are doubled within or hold a separator.
+            plain = line.split("|")
+            yield Row(line=number), fields if len(fields) != len(plain) or '""' in line else plain
             continue
         row = Row(line=number)
         if is_open and len(fields) >= layout.column(AUDIO):
@@ -270,12 +272,6 @@ def _joined(line: str, following: list[str], layout: _Layout) -> tuple[int, list
     return None
 
 
-def _unquoted(line: str, fields: list[str]) -> list[str]:
-    """Fields of LJSpeech, where quotes mean nothing unless they are doubled within or hold a separator."""
-    plain = line.split("|")
-    return fields if len(fields) != len(plain) or '""' in line else plain
-
-
 def _has_ending(name: str) -> bool:
     return re.search(r"\.\w{2,5}$", name) is not None
 
@@ -285,12 +281,9 @@ def _problem(fields: list[str], layout: _Layout) -> str:
         return "the row holds NUL characters"
     if len(fields) not in layout.widths:
         return f"the row has {len(fields)} fields instead of {' or '.join(map(str, sorted(layout.widths)))}"
-    if layout.header and WORD_TIMES in layout.header:
-        return _times_problem(fields[layout.header.index(WORD_TIMES)])
-    return ""
-
-
-def _times_problem(cell: str) -> str:
+    if not layout.header or WORD_TIMES not in layout.header:
+        return ""
+    cell = fields[layout.header.index(WORD_TIMES)]
     try:
         times = _times(cell)
     except ValueError:

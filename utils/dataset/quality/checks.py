@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import Fault
@@ -115,12 +113,6 @@ class Checks:
             # Decoding stops at the limit, so the full length is not known.
             return Fault("too long", f"longer than {self.max_audio_length / DATASET_RATE:.1f} s, the longest clip")
         return None
-
-    def sound(self, pcm: Tensor) -> Fault | None:
-        """What is wrong with int16 samples at 22 050 Hz, [1, N]."""
-        if not pcm.numpy().any():
-            return Fault("silent", "every sample is zero")
-        return self.length(pcm.shape[1])
 
     def _unknown(self, text: str, tokens: list[int]) -> list[str]:
         """Characters outside the vocabulary; asked for by letter only when there are any."""

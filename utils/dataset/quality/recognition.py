@@ -6,9 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from utils.audio.decode import load_audio
-from utils.audio.recognizer import Transcriber, TranscriberSettings
+from utils.audio.recognizer import Transcriber
 from utils.audio.voice_activity import VAD_RATE
-from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work, short_hash
 
@@ -16,20 +15,6 @@ log = logging.getLogger(__name__)
 
 _LOG_EVERY = 50
 """Clips between two lines in the log: transcribing a dataset takes long."""
-
-
-def clip_transcriber(config: PrepareConfig) -> Transcriber:
-    """The recognizer that checks transcripts; it listens in the dataset's language, whatever is spoken."""
-    assert config.transcriber is not None
-    return Transcriber(
-        TranscriberSettings(
-            model=config.transcriber,
-            language=config.language.split("-")[0].lower(),
-            device=config.transcriber_device,
-            compute_type=config.compute_type,
-            beam_size=config.beam_size,
-        )
-    )
 
 
 def transcribe_clips(

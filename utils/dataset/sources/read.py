@@ -16,13 +16,12 @@ from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, 
 from utils.dataset.formats.kinds import SOUND, kind_of
 from utils.dataset.formats.listing import Listing, real_path
 from utils.dataset.formats.locate import (
-    broken_links,
     by_name,
     files_in,
     find_text,
     is_inside,
+    no_files_in,
     printable,
-    special_files,
     stem,
 )
 from utils.dataset.formats.readers import LISTS, TABLES, left_out
@@ -171,15 +170,15 @@ def _unnamed(
     roots = dict.fromkeys((folder.absolute(), *(table.parent for table in tables)))
     home = {path: root for root in roots for path in files_in(root, None, files)}
     known = by_name(path for path in home if path.suffix.lower() in _KNOWN)
-    others = [path for path in by_name(home.keys() - known) if path.suffix.lower() not in LISTS]
-    kinds = {path: kind_of(path) for path in others if files.real(path) not in named}
+    unknown = [path for path in by_name(home.keys() - known) if path.suffix.lower() not in LISTS]
+    kinds = {path: kind_of(path) for path in unknown if files.real(path) not in named}
     audio = by_name(path for path in home if path.suffix.lower() in AUDIO_SUFFIXES or kinds.get(path) == SOUND)
-    links = by_name({path for root in roots for path in broken_links(root, _KNOWN, files)})
-    broken = [path for path in links if path not in as_written]
+    others = by_name({path for root in roots for path in no_files_in(root, files)})
+    broken = [path for path in others if not path.exists() and path.suffix.lower() in _KNOWN and path not in as_written]
     if not listed and not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in known):
         return []
     ignored = [(path, kind) for path, kind in kinds.items() if kind != SOUND]
-    ignored += [(path, "not a regular file") for path in special_files(folder, files)]
+    ignored += [(path, "not a regular file") for path in others if path.exists()]
     reading.ignored.extend(Ignored(printable(path), kind) for path, kind in ignored)
     found = [
         recording

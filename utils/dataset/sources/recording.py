@@ -34,6 +34,20 @@ class Recording:
     """Ids of the clips that a fix made it from; empty for a clip of the source."""
 
 
+def transcriber_of(config: PrepareConfig, *, detect_language: bool) -> Transcriber | None:
+    """The recognizer that the settings name; it listens in the dataset's language unless it is to detect one."""
+    if config.transcriber is None:
+        return None
+    settings = TranscriberSettings(
+        model=config.transcriber,
+        language=None if detect_language else config.language.split("-")[0].lower(),
+        device=config.transcriber_device,
+        compute_type=config.compute_type,
+        beam_size=config.beam_size,
+    )
+    return Transcriber(settings)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """How what the user gave is read."""
@@ -55,20 +69,10 @@ class ReadOptions:
     @classmethod
     def of(cls, config: PrepareConfig, kept: Path) -> "ReadOptions":
         """How the settings say it; what need not be found twice is kept in the folder `kept`."""
-        transcriber = None
-        if config.transcriber is not None:
-            settings = TranscriberSettings(
-                model=config.transcriber,
-                language=None if config.detect_language else config.language.split("-")[0],
-                device=config.transcriber_device,
-                compute_type=config.compute_type,
-                beam_size=config.beam_size,
-            )
-            transcriber = Transcriber(settings)
         long_audio = LongAudio(
             kept=kept,
             limits=CutLengths(shortest_s=config.shortest, longest_s=config.longest, padding_s=config.padding),
-            transcriber=transcriber,
+            transcriber=transcriber_of(config, detect_language=config.detect_language),
             language=config.language if config.detect_language else "",
         )
         return cls(

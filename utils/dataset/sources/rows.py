@@ -22,7 +22,7 @@ _HOW_TO_ALLOW = "copy the file into the folder, or add a link to its folder dire
 def read_rows(table: Path, root: Path, reading: ReadOptions) -> list[Recording]:
     """The rows of a table; one that leads out of `root` is not followed."""
     found, files = [], reading.files
-    root = root.absolute()
+    root, wanted = root.absolute(), plain_code(reading.language)
     rows = TABLES[table.suffix.lower()](table, reading.encoding)
     paths = _find_rows(table, rows, reading)
     for row, audio in zip(rows, paths, strict=True):
@@ -39,8 +39,11 @@ def read_rows(table: Path, root: Path, reading: ReadOptions) -> list[Recording]:
         elif not is_inside(audio, root, files):
             fault = outside(place, audio, root)
         elif not files.is_file(str(audio)):
-            fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is missing{_tried(row.audio)}")
-        elif _is_other(language, reading.language):
+            fault = Fault(
+                "missing file", f"{place} names {row.audio[:200]!r}, which is missing; tried {tried(row.audio)[:400]}"
+            )
+        # Names such as English are not compared.
+        elif wanted and language.isalpha() and len(language) <= 3 and language != wanted:
             detail = f"{place} is in {row.language!r}, but the dataset is in {reading.language!r}"
             fault = Fault("other language", detail)
         found.append(
@@ -60,15 +63,6 @@ def read_rows(table: Path, root: Path, reading: ReadOptions) -> list[Recording]:
 def _can_be_named(row: Row) -> bool:
     """What no file can be called is not looked for; the row then stands for itself."""
     return bool(row.audio) and len(row.audio) <= _LONGEST_NAME
-
-
-def _is_other(code: str, language: str) -> bool:
-    """Whether a table's code is that of another language than the dataset's; names such as English are not compared."""
-    return bool(language) and code.isalpha() and len(code) <= 3 and code != plain_code(language)
-
-
-def _tried(name: str) -> str:
-    return f"; tried {tried(name)[:400]}"
 
 
 def _find_rows(table: Path, rows: Sequence[Row], reading: ReadOptions) -> list[Path]:
