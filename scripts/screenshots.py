@@ -20,8 +20,8 @@ FOLDER = Path(__file__).parents[1] / "docs" / "images" / "tabs"
 SIZES: dict[str, ViewportSize] = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 TABS = ("data", "train", "inference", "system")
 NUM_COLORS = 24
-SETTLED_MS = 4_000
-"""Plots are drawn and figures polled by then."""
+STILL_MS = 1_500
+"""What looks the same after so long is drawn and filled."""
 
 
 def main(address: str) -> None:
@@ -30,9 +30,14 @@ def main(address: str) -> None:
         for (size, viewport), theme, tab in product(SIZES.items(), ("light", "dark"), TABS):
             page = browser.new_page(viewport=viewport, reduced_motion="reduce")
             page.goto(f"{address}&tab={tab}&__theme={theme}")
-            page.wait_for_selector("html:not(.filling):not(.unanswered)")
-            page.wait_for_timeout(SETTLED_MS)
-            picture = Image.open(io.BytesIO(page.screenshot()))
+            page.wait_for_selector("html:not(.filling):not(.unanswered)", state="attached")
+            # A page that takes long is shown before it is there.
+            page.wait_for_selector(".tabitem:visible .block:visible")
+            before = b""
+            while (taken := page.screenshot()) != before:
+                before = taken
+                page.wait_for_timeout(STILL_MS)
+            picture = Image.open(io.BytesIO(taken))
             # Text stays sharp at half the size of a lossy picture.
             few = picture.convert("RGB").quantize(
                 NUM_COLORS, Image.Quantize.MEDIANCUT, kmeans=8, dither=Image.Dither.NONE

@@ -125,3 +125,11 @@ def test_a_clip_that_another_tab_cut_is_followed_and_not_cut_again(studio, proje
     # Who looks at the old clip on purpose is left there.
     old = on_page(shown(studio, "a"))
     assert data.show(studio, old)["data.clip"] == "wavs/a.wav"
+
+
+def test_a_clip_that_is_saved_is_drawn_once(studio, project, recording, monkeypatch):
+    seen, drawn = on_page(shown(studio, "a")) | {key: shown(studio, "a")[key] for key in recut.EDGES}, []
+    outline = recut.outline
+    monkeypatch.setattr(recut, "outline", lambda *about: drawn.append(about) or outline(*about))
+    clips.apply(studio, seen | {"data.transcript": "One two three five"})
+    assert len(drawn) == 1

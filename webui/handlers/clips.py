@@ -50,7 +50,7 @@ def apply(studio: Studio, values: Values) -> Updates:
         return split(studio, {**values, "data.text_before": before.strip(), "data.text_after": after.strip()})
     project = studio.project(values["project.project"])
     found = _find(project, _chosen(project, values))
-    if found is None or not recut.moved(project, found, values):
+    if found is None or not recut.moved(found, values):
         return save(studio, values)
     saved = save(studio, values) if before != found.text else {}
     # Not the edges: they hold what is wanted until the job has moved them.

@@ -307,15 +307,23 @@ def _nothing_shown(why: Markup) -> Updates:
 
 
 def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:
-    job = next((job for job in found if job.kind == "prepare"), None)
     files = (project.report, project.train_csv, project.eval_csv)
     times = [str(path.stat().st_mtime_ns) for path in files if path.is_file()]
     revision = " ".join([project.name, *times])
     return {
-        "data.progress": run.progress(job, progress_of(job, studio.logs.of(job))) if job else join(),
+        "data.progress": _progress(studio, _newest(found, "prepare")),
         "data.revision": revision,
         "data.fix_progress": _fix(studio, project, found),
     }
+
+
+def _newest(found: list[Job], kind: str) -> Job | None:
+    return next((job for job in found if job.kind == kind), None)
+
+
+def _progress(studio: Studio, job: Job | None) -> Markup:
+    """How far a job is; nothing without one."""
+    return run.progress(job, progress_of(job, studio.logs.of(job))) if job else join()
 
 
 def _no_dataset() -> Updates:
@@ -324,21 +332,20 @@ def _no_dataset() -> Updates:
 
 def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
     """A clip that is being updated, or whose update failed; nothing once the dataset was prepared again since."""
-    job = next((job for job in found if job.kind == "fix"), None)
+    job = _newest(found, "fix")
     made = project.report.stat().st_mtime if project.report.is_file() else 0.0
     if job is None or job.state == "finished" or (not job.alive and (job.started or 0.0) < made):
         return join()
-    return run.progress(job, progress_of(job, studio.logs.of(job)))
+    return _progress(studio, job)
 
 
 def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
-    job = next((job for job in found if job.kind == "language"), None)
-    is_shown = job is not None and job.state != "finished"
+    job = _newest(found, "language")
     made = made_base(project)
     return {
         "language.next": tag("div", text.next_base(next_base(project)), class_="small"),
         "language.found": views_language.found(project),
-        "language.progress": run.progress(job, progress_of(job, studio.logs.of(job))) if job and is_shown else join(),
+        "language.progress": _progress(studio, job if job and job.state != "finished" else None),
         "language.latin": Change(visible=plain_code(project_language(project)) == AMHARIC),
         "language.adopt": Change(
             visible=made is not None, value=text.adopt(Path(made).name) if made else text.ADOPT_BASE
@@ -348,13 +355,13 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
 
 def _download(studio: Studio) -> Updates:
     job = next(iter(studio.jobs.jobs_of(Project(name=NO_PROJECT, output=studio.output), kind="download")), None)
-    return {"system.download_progress": run.progress(job, progress_of(job, studio.logs.of(job))) if job else join()}
+    return {"system.download_progress": _progress(studio, job)}
 
 
 def _export(studio: Studio, project: Project, found: list[Job]) -> Updates:
-    job = next((job for job in found if job.kind == "export"), None)
+    job = _newest(found, "export")
     if job is not None and job.state != "finished":
-        return {"train.exported": run.progress(job, progress_of(job, studio.logs.of(job)))}
+        return {"train.exported": _progress(studio, job)}
     if not (project.ready / "model.pth").is_file():
         return {"train.exported": join()}
     took_s = job.ended - job.started if job is not None and job.ended and job.started else None

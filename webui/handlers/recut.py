@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from utils.dataset.edits.edit import FixConfig
-from utils.dataset.edits.recut import check_edges, check_is_current, outline, recording_seconds
+from utils.dataset.edits.recut import check_edges, check_is_current, edges, outline, recording_seconds
 from utils.dataset.storage.report import ClipReport
 from utils.project.paths import Project
 from webui.change import Change, Updates, Values
@@ -16,18 +16,16 @@ EDGES = ("data.recording_start_s", "data.recording_end_s")
 def shown(project: Project, found: ClipReport, *, has_sound: bool) -> Updates:
     """Waveform and edges of the chosen clip."""
     drawn = outline(project.dataset, found) if has_sound else None
-    end = found.end_s if drawn is None or found.end_s is not None else drawn.stop_s
-    return {
-        "data.waveform": Change(value=waveform(drawn), visible=drawn is not None),
-        "data.recording_start_s": round(found.start_s, 3),
-        "data.recording_end_s": None if end is None else round(end, 3),
-    }
+    return {"data.waveform": Change(value=waveform(drawn), visible=drawn is not None), **_fields(found)}
 
 
-def moved(project: Project, found: ClipReport, values: Values) -> bool:
+def moved(found: ClipReport, values: Values) -> bool:
     """Whether the fields of the edges hold other times than the clip has."""
-    edges = shown(project, found, has_sound=True)
-    return any(values.get(name) != edges[name] for name in EDGES)
+    return any(values.get(name) != time for name, time in _fields(found).items())
+
+
+def _fields(found: ClipReport) -> Updates:
+    return {name: round(time, 3) for name, time in zip(EDGES, edges(found), strict=True)}
 
 
 def form(values: Values) -> Values:

@@ -43,6 +43,14 @@ class Outline:
     """Length of the recording; None where the clip alone is drawn, because its recording cannot be read here."""
 
 
+def edges(clip: ClipReport) -> tuple[float, float]:
+    """Where a clip was cut out of its recording, and where that part ends."""
+    stop = clip.end_s
+    if stop is None and not clip.joined:
+        stop = recording_seconds(Path(clip.source))
+    return clip.start_s, clip.start_s + clip.trimmed_s + clip.seconds if stop is None else stop
+
+
 def outline(dataset: Path, clip: ClipReport) -> Outline | None:
     """The sound of a clip.
 
@@ -53,11 +61,9 @@ def outline(dataset: Path, clip: ClipReport) -> Outline | None:
     Returns:
         With the recording around it where that can be read, else of the clip alone; None where neither can be read.
     """
-    start, kept = clip.start_s, clip.start_s + clip.trimmed_s
-    stop = kept + clip.seconds if clip.end_s is None else clip.end_s
+    (start, stop), kept = edges(clip), clip.start_s + clip.trimmed_s
     length = None if clip.joined else recording_seconds(Path(clip.source))
     if length is not None:
-        stop = length if clip.end_s is None else clip.end_s
         begin, end = max(0.0, start - AROUND_S), min(length, stop + AROUND_S)
         end = min(end, begin + LONGEST_S)
         peaks = _peaks(Path(clip.source), begin, end)
