@@ -8,7 +8,7 @@ from utils.config import DATASET_RATE, Config
 from utils.errors import UserError, raise_problems
 from webui import text
 from webui.change import Values
-from webui.fields import Field, fields_of
+from webui.fields import Field, Kind, fields_of
 
 ConfigType = TypeVar("ConfigType", bound=Config)
 
@@ -72,17 +72,18 @@ def parse(field: Field, value: Any) -> Any:
     return int(number) if field.kind == "int" else number
 
 
-def whole(name: str, value: Any) -> int:
-    """A whole number that belongs to no settings class.
+def number(name: str, value: Any, *, is_whole: bool) -> Any:
+    """A number that belongs to no settings class; None where there is none.
 
     Raises:
-        UserError: it is none.
+        UserError: it is no number, or not a whole one.
     """
-    field = Field(name=name, kind="int", choices=(), default=0, may_be_open=False, help="")
+    kind: Kind = "int" if is_whole else "float"
+    field = Field(name=name, kind=kind, choices=(), default=None, may_be_open=False, help="")
     try:
-        return int(parse(field, value))
+        return parse(field, value)
     except ValueError as error:
-        raise UserError(what=str(error), where=text.label(name)) from error
+        raise UserError(what=str(error)) from error
 
 
 def shown(field: Field, value: Any) -> Any:

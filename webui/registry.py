@@ -1,7 +1,6 @@
 """Every component of the page by its id, "tab.component"."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 import gradio as gr
@@ -9,8 +8,6 @@ from gradio.blocks import Block
 
 from utils.errors import UserError
 from webui import text
-from webui.fields import Field, Kind
-from webui.forms import parse
 from webui.markup import lines
 
 
@@ -31,8 +28,6 @@ class Registry:
             if key in self._components:
                 raise ValueError(f"component id {key!r} is used twice")
             self._components[key] = component
-            if isinstance(component, gr.Number | gr.Slider):
-                component.preprocess = partial(_number, component, component.preprocess)  # type: ignore[method-assign]
 
     def __getitem__(self, key: str) -> Any:
         """The component with this id, typed Any because each kind has its own events; KeyError when there is none."""
@@ -60,18 +55,3 @@ class Registry:
 def script_error(error: UserError) -> gr.Error:
     """gradio's form of a UserError; the text is escaped because the page shows messages as HTML."""
     return gr.Error(lines(text.on_page(error)), print_exception=False)
-
-
-def _number(component: gr.Number | gr.Slider, preprocess: Callable[[Any], Any], value: Any) -> Any:
-    """A number as forms read it, because gradio's own fault for a value that is none names no field.
-
-    Raises:
-        gradio.Error: it is none, or beyond the component's limits.
-    """
-    kind: Kind = "int" if component.precision == 0 else "float"
-    field = Field(name=str(component.label), kind=kind, choices=(), default=None, may_be_open=False, help="")
-    try:
-        number = parse(field, value)
-    except ValueError as error:
-        raise script_error(UserError(what=str(error))) from error
-    return None if number is None else preprocess(number)

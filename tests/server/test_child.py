@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_or_is_none_is_answered(studio: Studio) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match="cannot listen at"):
         server.start(studio, {"inference.port": taken.getsockname()[1]})
     assert studio.server.state == "off"
-    for port in (-2, 70_000, None, "x"):
+    for port in (-2, 70_000, None):
         with pytest.raises(UserError, match="port is"):
             server.start(studio, {"inference.port": port})
 

@@ -85,6 +85,13 @@ def test_a_name_that_leads_elsewhere_is_refused(app):
         client.predict(new_project="../anna", language="de", base="tiny", api_name="/project_create")
 
 
+@pytest.fixture(scope="module")
+def project(app) -> str:
+    """A project without a dataset."""
+    Client(app, verbose=False).predict(new_project="numbers", language="en", base="tiny", api_name="/project_create")
+    return "numbers"
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -95,16 +102,29 @@ def test_a_name_that_leads_elsewhere_is_refused(app):
         ({"learning_rate": "fast"}, "Learning rate is &#39;fast&#39;; use a number"),
     ],
 )
-def test_a_script_that_gives_no_number_is_told_which_field(app, values: dict, message: str) -> None:
+def test_a_script_that_gives_no_number_is_told_which_field(app, project, values: dict, message: str) -> None:
     with pytest.raises(AppError, match=message):
-        Client(app, verbose=False).predict(project="anna", api_name="/train_start", **values)
+        Client(app, verbose=False).predict(project=project, api_name="/train_start", **values)
 
 
-def test_a_script_may_write_numbers_as_text(app) -> None:
-    client = Client(app, verbose=False)
-    client.predict(new_project="numbers", language="en", base="tiny", api_name="/project_create")
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"temperature": "hot"}, "Temperature is &#39;hot&#39;; use a number"),
+        ({"speed": 9}, "speed is 9.0; use 0.25 to 4"),
+        ({"top_p": None, "top_k": 0.5}, "Top-k is 0.5; use a whole number"),
+    ],
+)
+def test_a_script_that_speaks_with_a_wrong_number_is_told_which_field(app, project, values: dict, message: str) -> None:
+    with pytest.raises(AppError, match=message):
+        Client(app, verbose=False).predict(
+            project=project, text="Hello.", model="ready", api_name="/inference_speak", **values
+        )
+
+
+def test_a_script_may_write_numbers_as_text(app, project) -> None:
     with pytest.raises(AppError, match="no dataset yet"):
-        client.predict(project="numbers", batch_size="2", seed=" 7 ", api_name="/train_start")
+        Client(app, verbose=False).predict(project=project, batch_size="2", seed=" 7 ", api_name="/train_start")
 
 
 def test_a_taken_port_is_a_clear_error(app):

@@ -18,7 +18,8 @@ def frame(tmp_path):
     registry = Registry()
     with gr.Blocks(analytics_enabled=False) as page:
         registry.add(
-            "tab", {"button": gr.Button(), "first": gr.Textbox(), "second": gr.Number(), "label": gr.Markdown()}
+            "tab",
+            {"button": gr.Button(), "first": gr.Textbox(), "second": gr.Number(label="Second"), "label": gr.Markdown()},
         )
         yield Frame(page=page, registry=registry, studio=Studio(output=tmp_path))
 
@@ -47,7 +48,9 @@ def test_values_travel_by_name(frame):
         return {"tab.label": f"{values['tab.first']} {values['tab.second']}"}
 
     wire(frame, ["tab.button:click"], add, inputs=["tab.first", "tab.second"], outputs=["tab.label"], api_name="add")
-    assert list(function(frame)("a", 2).values()) == ["a 2"]
+    assert list(function(frame)("a", "2,5").values()) == ["a 2.5"]
+    with pytest.raises(gr.Error, match="Second is &#39;x&#39;; use a number"):
+        function(frame)("a", "x")
     assert list(inspect.signature(function(frame)).parameters) == ["first", "second"]
 
 

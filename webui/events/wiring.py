@@ -16,6 +16,7 @@ from gradio.context import LocalContext
 from utils.errors import UserError
 from webui import text
 from webui.change import ROW, TOAST, Change, Updates, Values
+from webui.forms import number
 from webui.languages import speaking_as_asked
 from webui.markup import lines
 from webui.pages import EVERY_S, SharedAnswers
@@ -89,12 +90,18 @@ def wire(
     """
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
 
+    def read(values: Sequence[Any]) -> Values:
+        return {key: _read(frame.registry[key], value) for key, value in zip(keys, values, strict=False)}
+
+    def in_pieces(values: Sequence[Any]) -> Iterator[Any]:
+        yield from handler(frame.studio, read(values))
+
     def call(*values: Any) -> dict[Any, Any]:
-        given = dict(zip(keys, values, strict=False))
-        if with_row:
-            given[ROW] = getattr(values[-1], "row_value", None)
         with speaking_as_asked():
             try:
+                given = read(values)
+                if with_row:
+                    given[ROW] = getattr(values[-1], "row_value", None)
                 updates = handler(frame.studio, given)
             except UserError as error:
                 updates = refused(error)
@@ -102,7 +109,7 @@ def wire(
             return _components(frame, updates, shown)
 
     def call_in_pieces(*values: Any) -> Iterator[dict[Any, Any]]:
-        pieces = iter(handler(frame.studio, dict(zip(keys, values, strict=True))))
+        pieces = in_pieces(values)
         while True:
             # Not around the `yield`: the next piece may be asked for in another thread.
             with speaking_as_asked():
@@ -126,6 +133,7 @@ def wire(
         api_description=inspect.getdoc(getattr(handler, "func", handler)) or False,
         api_visibility="public" if public else "undocumented",
         queue=queue,
+        preprocess=False,
         show_progress="minimal" if show_progress else "hidden",
         **options,
     )
@@ -206,6 +214,19 @@ def wire_poll(
             show_progress="hidden",
             trigger_mode=mode,  # type: ignore[arg-type]
         )
+
+
+def _read(component: Any, value: Any) -> Any:
+    """A component's value as a handler gets it: gradio's own error for what is no number names no field.
+
+    Raises:
+        UserError: what should be a number is none.
+    """
+    if isinstance(component, gr.Number | gr.Slider):
+        return number(str(component.label), value, is_whole=component.precision == 0)
+    if value is not None and component.data_model is not None:
+        value = component.data_model.model_validate(value)
+    return component.preprocess(value)
 
 
 def _printed(handler: Handler, studio: Studio, values: Values) -> tuple[Updates, Prints]:

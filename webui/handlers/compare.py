@@ -10,7 +10,7 @@ from utils.speech.models import find_model
 from utils.speech.takes import Take, find_take
 from webui import text
 from webui.change import Change, Updates, Values
-from webui.handlers.inference import comparison_choices, whole_number
+from webui.handlers.inference import comparison_choices
 from webui.handlers.speech_form import chosen_voice, read_settings, read_text
 from webui.studio import Studio
 from webui.views import inference as view
@@ -64,9 +64,8 @@ def show(studio: Studio, values: Values) -> Updates:
     project = studio.project(values["project.project"])
     if not values["inference.comparison"]:
         return {}
-    return _comparison(
-        project, str(values["inference.comparison"]), line=whole_number(values["inference.line"], otherwise=1)
-    )
+    line = values["inference.line"]
+    return _comparison(project, str(values["inference.comparison"]), line=1 if line is None else line)
 
 
 def cast_vote(choice: str, studio: Studio, values: Values) -> Updates:

@@ -185,7 +185,7 @@ def next_sentence(studio: Studio, values: Values) -> Updates:
     if not values["inference.current"]:
         return {}
     project, identity = _current(studio, values)
-    played = whole_number(values["inference.heard"], otherwise=0)
+    played = values["inference.heard"] or 0
     try:
         take = find_take(project, identity)
     except UserError:
@@ -271,11 +271,6 @@ def activity(studio: Studio, values: Values) -> Updates:
         "inference.stop": Change(interactive=any(take.live is not None for take in takes)),
         "inference.take": Change(choices=[(take.label, take.id) for take in takes]),
     }
-
-
-def whole_number(value: object, *, otherwise: int) -> int:
-    """A field's whole number, as a page or a script may give it."""
-    return int(value) if isinstance(value, int | float) and abs(value) < 1e9 else otherwise
 
 
 def comparison_choices(project: Project) -> list[tuple[str, str]]:

@@ -26,8 +26,7 @@ def look(studio: Studio, values: Values) -> Updates:
 
 def extend(studio: Studio, values: Values) -> Updates:
     """Start a job that makes a base for the project, with new tokens learned from texts of the language."""
-    tokens = forms.whole("new_tokens", values["language.new_tokens"])
-    return {TOAST: text.extending(_start(studio, values, extend=tokens, another=True))}
+    return {TOAST: text.extending(_start(studio, values, extend=values["language.new_tokens"] or 0, another=True))}
 
 
 def latin(studio: Studio, values: Values) -> Updates:

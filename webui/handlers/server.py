@@ -4,7 +4,6 @@ from utils.errors import UserError
 from utils.server.child import curl
 from webui import text
 from webui.change import Change, Updates, Values
-from webui.handlers.inference import whole_number
 from webui.studio import Studio
 from webui.views import inference as view
 
@@ -14,7 +13,8 @@ LOOPBACK = "127.0.0.1"
 def start(studio: Studio, values: Values) -> Updates:
     """Start the speech server at a port, where the page itself listens: on the loopback, or with a key for others."""
     host = studio.access.host if studio.access else LOOPBACK
-    studio.server.start(host=host, port=whole_number(values["inference.port"], otherwise=-1))
+    port = values["inference.port"]
+    studio.server.start(host=host, port=-1 if port is None else port)
     return shown(studio)
 
 
