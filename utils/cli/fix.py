@@ -6,7 +6,6 @@ Ids stand in report.html and report.json; the name of a clip's wav does as well.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
 
 import tyro
 
@@ -23,10 +22,11 @@ class _Clip:
     output: Path = Path("output")
     """The folder that holds all projects."""
 
-    def config(self, **own: Any) -> FixConfig:
+    def config(self) -> FixConfig:
         """The fix as the engine knows it."""
-        fix = type(self).__name__.lower()
-        return FixConfig(project=self.project, output=self.output, clip=self.clip, fix=fix, **own)  # type: ignore[arg-type]
+        values = {f"{name}_s" if name in ("start", "end", "at") else name: value for name, value in vars(self).items()}
+        halves = zip(("text_before", "text_after"), values.pop("texts", ()), strict=False)
+        return FixConfig(fix=type(self).__name__.lower(), **values, **dict(halves))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,6 @@ class Text(_Clip):
     speaker: str | None = None
     """Who says it; as before when not given."""
 
-    def config(self, **own: Any) -> FixConfig:
-        return super().config(text=self.text, speaker=self.speaker)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trim(_Clip):
@@ -65,9 +62,6 @@ class Trim(_Clip):
     """Where the part begins, in seconds of the clip."""
     end: float
     """Where it ends, in seconds of the clip."""
-
-    def config(self, **own: Any) -> FixConfig:
-        return super().config(start_s=self.start, end_s=self.end)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +73,6 @@ class Recut(_Clip):
     end: float
     """Where it ends, in seconds of the recording."""
 
-    def config(self, **own: Any) -> FixConfig:
-        return super().config(start_s=self.start, end_s=self.end)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Split(_Clip):
@@ -92,25 +83,13 @@ class Split(_Clip):
     texts: tuple[str, str]
     """What is said before and after the cut."""
 
-    def config(self, **own: Any) -> FixConfig:
-        return super().config(at_s=self.at, text_before=self.texts[0], text_after=self.texts[1])
-
 
 @dataclass(frozen=True, kw_only=True)
 class Merge(_Clip):
     """Join a clip with the one that follows it."""
 
 
-Fix = (
-    Annotated[Exclude, tyro.conf.subcommand("exclude")]
-    | Annotated[Accept, tyro.conf.subcommand("accept")]
-    | Annotated[Restore, tyro.conf.subcommand("restore")]
-    | Annotated[Text, tyro.conf.subcommand("text")]
-    | Annotated[Trim, tyro.conf.subcommand("trim")]
-    | Annotated[Recut, tyro.conf.subcommand("recut")]
-    | Annotated[Split, tyro.conf.subcommand("split")]
-    | Annotated[Merge, tyro.conf.subcommand("merge")]
-)
+Fix = Exclude | Accept | Restore | Text | Trim | Recut | Split | Merge
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -6,7 +6,6 @@ Its voices are known by name to the page, `utils.cli.synthesize --voice` and the
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
@@ -84,13 +83,7 @@ def _next(voice: _Named) -> str:
     return f"next: {command('synthesize', output=voice.output, **flags)}"
 
 
-Action = (
-    Annotated[List, tyro.conf.subcommand("list")]
-    | Annotated[Make, tyro.conf.subcommand("make")]
-    | Annotated[Mix, tyro.conf.subcommand("mix")]
-    | Annotated[Rename, tyro.conf.subcommand("rename")]
-    | Annotated[Remove, tyro.conf.subcommand("remove")]
-)
+Action = List | Make | Mix | Rename | Remove
 
 
 def main(args: Sequence[str] | None = None) -> None:
