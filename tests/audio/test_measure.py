@@ -11,7 +11,7 @@ from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_
 from utils.audio.resample import resample
 from utils.audio.trim import frame_levels
 from utils.audio.voice_activity import VAD_RATE, load_voice_activity
-from utils.dataset.quality.measures import Thresholds
+from utils.dataset.quality.measures import EDGE
 from utils.project.paths import assets_folder
 
 RATE = 22_050
@@ -85,7 +85,7 @@ def _cuts(wav: torch.Tensor) -> list[int]:
 
 
 def test_words_that_were_cut_begin_or_end_loud_and_whole_clips_do_not() -> None:
-    limit, found = Thresholds().edge, []  # (cut beginning, cut end)
+    limit, found = EDGE, []  # (cut beginning, cut end)
     for wav in _voice(20):
         assert max(edge_levels(wav, RATE)) < limit
         for at in _cuts(wav):
@@ -101,7 +101,7 @@ def test_a_vowel_that_sets_in_is_no_cut_wherever_its_first_pulse_lies(hertz: int
         time = (torch.arange(RATE) + shift) / RATE
         pulse = torch.exp(-(time * hertz % 1) * 6) * torch.sin(2 * torch.pi * 600 * time)
         onset = (0.35 * pulse * (0.1 + time / 0.07).clamp(max=1.0))[None]
-        assert edge_levels(onset, RATE)[0] < Thresholds().edge
+        assert edge_levels(onset, RATE)[0] < EDGE
 
 
 def test_the_share_of_speech_is_that_of_the_clip() -> None:

@@ -14,12 +14,12 @@ from utils.dataset.clips.existing import merge, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.sound import SoundMaker, SoundSettings
 from utils.dataset.clips.sounds import make_sounds, score_clips, wav_of
-from utils.dataset.clips.split import SplitClip, assign_splits
+from utils.dataset.clips.split import assign_splits
 from utils.dataset.formats.listing import real_path
 from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
-from utils.dataset.quality.measures import Thresholds, flag_clips
+from utils.dataset.quality.measures import flag_clips
 from utils.dataset.quality.recognition import transcribe_clips
 from utils.dataset.quality.scorers import Scorers, has_dnsmos
 from utils.dataset.settings import PrepareConfig
@@ -248,9 +248,8 @@ def _scored(
     used = [replace(clip, measures=clip.measures | answers.numbers.get(clip.wav_hash, {})) for clip in used]
     if config.check_transcripts:
         used = _compared(used, config, work, project, checks)
-    limits = Thresholds(cer=config.max_cer)
     flagged = iter(
-        flag_clips(used, fingerprints=prints, voices=answers.voices, loudness=config.loudness, limits=limits)
+        flag_clips(used, fingerprints=prints, voices=answers.voices, loudness=config.loudness, max_cer=config.max_cer)
     )
     done = [next(flagged) if clip.status == "used" else clip for clip in clips]
     return [
@@ -284,16 +283,7 @@ def _report(clips: list[ClipReport], made: list[ClipReport], old: Report, settin
     Raises:
         UserError: a set would be empty.
     """
-    sounds = {
-        clip.audio_hash: SplitClip(
-            audio_hash=clip.audio_hash,
-            speaker=clip.speaker,
-            group=clip.source_hash if clip.is_part else "",
-            start_s=clip.start_s,
-        )
-        for clip in clips
-        if clip.status == "used"
-    }
+    sounds = {clip.audio_hash: clip for clip in clips if clip.status == "used"}
     assigned = old.splits | _inherited(clips, old)
     splits = assign_splits(list(sounds.values()), fraction=settings["eval_fraction"], assigned=assigned)
     had = {clip.audio_hash for clip in old.used}

@@ -1,28 +1,33 @@
 """The split is decided by content, keeps its promise over the life of a dataset, and never leaves a set empty."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from utils.dataset.clips.split import SplitClip, assign_splits
+from utils.dataset.clips.split import assign_splits
+from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError
+
+
+def _clip(name: str, speaker: str = "one", recording: str = "", start_s: float = 0.0) -> ClipReport:
+    """A clip of a recording, or one that is a recording of its own."""
+    clip = ClipReport(source="", status="used", audio_hash=name, speaker=speaker, start_s=start_s)
+    return replace(clip, source_hash=recording, end_s=start_s + 5.0) if recording else clip
 
 
 def _hashes(count: int, first: int = 0) -> list[str]:
     return [f"{n:032x}" for n in range(first, first + count)]
 
 
-def _sounds(names: list[str]) -> list[SplitClip]:
+def _sounds(names: list[str]) -> list[ClipReport]:
     """Recordings of their own, of one speaker."""
-    return [SplitClip(audio_hash=name) for name in names]
+    return [_clip(name) for name in names]
 
 
-def _cuts(recording: str, count: int, *, first: int = 0, speaker: str = "one") -> list[SplitClip]:
+def _cuts(recording: str, count: int, *, first: int = 0, speaker: str = "one") -> list[ClipReport]:
     """Cuts of one recording, 5 s apart."""
-    return [
-        SplitClip(audio_hash=f"{recording}{n:04}", speaker=speaker, group=recording, start_s=5.0 * n)
-        for n in range(first, first + count)
-    ]
+    return [_clip(f"{recording}{n:04}", speaker, recording, 5.0 * n) for n in range(first, first + count)]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_of_a_single_recording_a_stretch_is_held_out() -> None:
 
 def test_new_cuts_go_where_their_neighbours_are() -> None:
     splits = assign_splits(_cuts("a", 20), fraction=0.2, assigned={})
-    between = [SplitClip(audio_hash=f"new{n}", speaker="one", group="a", start_s=5.0 * n + 1) for n in range(20)]
+    between = [_clip(f"new{n}", "one", "a", 5.0 * n + 1) for n in range(20)]
     grown = assign_splits([*_cuts("a", 20), *between], fraction=0.2, assigned=splits)
     assert [grown[clip.audio_hash] for clip in between] == [splits[clip.audio_hash] for clip in _cuts("a", 20)]
     later = assign_splits(_cuts("a", 200), fraction=0.2, assigned=splits)
@@ -112,5 +117,5 @@ def test_each_speaker_gives_its_share() -> None:
     assert counts == {"a": 2, "b": 2, "c": 2, "d": 0}
 
 
-def _sounds_of(speaker: str, count: int) -> list[SplitClip]:
-    return [SplitClip(audio_hash=f"{speaker}{n:04}", speaker=speaker) for n in range(count)]
+def _sounds_of(speaker: str, count: int) -> list[ClipReport]:
+    return [_clip(f"{speaker}{n:04}", speaker) for n in range(count)]

@@ -58,9 +58,9 @@ def test_each_fault_is_flagged_by_name_and_clean_clips_are_not(tmp_path: Path) -
 
 def test_a_wrong_text_stands_out_by_its_rate() -> None:
     values = np.array([2.5, 2.6, 2.4, 2.55, 2.45, 2.5, 2.6, 2.4, 0.5])
-    assert outliers(values, 4.0).tolist() == [False] * 8 + [True]
-    assert not outliers(values[2:], 4.0)[:-1].any()
-    assert not outliers(values[-3:], 4.0).any(), "three clips are too few to say"
+    assert outliers(values).tolist() == [False] * 8 + [True]
+    assert not outliers(values[2:])[:-1].any()
+    assert not outliers(values[-3:]).any(), "three clips are too few to say"
 
 
 def test_cleaning_is_recorded_and_redone_when_it_changes(tmp_path: Path) -> None:

@@ -3,25 +3,12 @@
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from utils.dataset.storage.report import Split
+from utils.dataset.storage.report import ClipReport, Split
 from utils.errors import UserError
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitClip:
-    """What the split needs to know of a clip."""
-
-    audio_hash: str
-    speaker: str = ""
-    group: str = ""
-    """The recording that it was cut from: its neighbors in there sound alike. Empty for a recording of its own."""
-    start_s: float = 0.0
-    """Where in the recording."""
-
-
-def assign_splits(clips: Sequence[SplitClip], *, fraction: float, assigned: Mapping[str, Split]) -> dict[str, Split]:
+def assign_splits(clips: Sequence[ClipReport], *, fraction: float, assigned: Mapping[str, Split]) -> dict[str, Split]:
     """The split of every clip; one that has a split keeps it.
 
     `fraction` of each speaker's clips is held out (rounded, in all at least one). Whole recordings are taken, those
@@ -41,7 +28,7 @@ def assign_splits(clips: Sequence[SplitClip], *, fraction: float, assigned: Mapp
         UserError: there are too few clips for one in each.
     """
     splits = {clip.audio_hash: assigned[clip.audio_hash] for clip in clips if clip.audio_hash in assigned}
-    by_speaker: defaultdict[str, list[SplitClip]] = defaultdict(list)
+    by_speaker: defaultdict[str, list[ClipReport]] = defaultdict(list)
     for clip in clips:
         by_speaker[clip.speaker].append(clip)
     held_out = Counter(clip.speaker for clip in clips if splits.get(clip.audio_hash) == "eval")
@@ -68,15 +55,15 @@ def _quotas(sizes: Mapping[str, int], fraction: float, held_out: Mapping[str, in
     return quotas
 
 
-def _split_speaker(clips: list[SplitClip], wanted: int, assigned: Mapping[str, Split]) -> dict[str, Split]:
+def _split_speaker(clips: list[ClipReport], wanted: int, assigned: Mapping[str, Split]) -> dict[str, Split]:
     """Splits of one speaker's clips that have none yet."""
     # Clips of one recording share room, microphone and mood, and a sentence may run over from one into the next. Held
     # out one by one, they would be scored beside their training neighbors, and the loss would look better than it is.
-    recordings: defaultdict[str, list[SplitClip]] = defaultdict(list)
+    recordings: defaultdict[str, list[ClipReport]] = defaultdict(list)
     for clip in clips:
-        recordings[clip.group or clip.audio_hash].append(clip)
+        recordings[_recording(clip)].append(clip)
     splits: dict[str, Split] = {}
-    new: list[list[SplitClip]] = []
+    new: list[list[ClipReport]] = []
     for found in recordings.values():
         found.sort(key=lambda clip: (clip.start_s, clip.audio_hash))
         old = [clip for clip in found if clip.audio_hash in assigned]
@@ -87,10 +74,10 @@ def _split_speaker(clips: list[SplitClip], wanted: int, assigned: Mapping[str, S
         else:
             new.append(found)
     missing = wanted - sum(assigned.get(c.audio_hash, splits.get(c.audio_hash)) == "eval" for c in clips)
-    return splits | _hold_out(sorted(new, key=lambda found: _rank(found[0].group or found[0].audio_hash)), missing)
+    return splits | _hold_out(sorted(new, key=lambda found: _rank(_recording(found[0]))), missing)
 
 
-def _hold_out(recordings: list[list[SplitClip]], missing: int) -> dict[str, Split]:
+def _hold_out(recordings: list[list[ClipReport]], missing: int) -> dict[str, Split]:
     """Take whole recordings while they fit, then the middle of the first that does not."""
     splits: dict[str, Split] = {clip.audio_hash: "train" for found in recordings for clip in found}
     for found in recordings:
@@ -106,7 +93,9 @@ def _hold_out(recordings: list[list[SplitClip]], missing: int) -> dict[str, Spli
     return splits
 
 
-def _with_both(clips: Sequence[SplitClip], splits: dict[str, Split], assigned: Mapping[str, Split]) -> dict[str, Split]:
+def _with_both(
+    clips: Sequence[ClipReport], splits: dict[str, Split], assigned: Mapping[str, Split]
+) -> dict[str, Split]:
     """Give a set that came out empty one new clip, where there is any."""
     new = sorted((clip.audio_hash for clip in clips if clip.audio_hash not in assigned), key=_rank)
     wanted: tuple[Split, Split] = ("train", "eval")
@@ -114,6 +103,11 @@ def _with_both(clips: Sequence[SplitClip], splits: dict[str, Split], assigned: M
         if new and len(splits) > 1 and split not in splits.values():
             splits = splits | {new[0]: split}
     return splits
+
+
+def _recording(clip: ClipReport) -> str:
+    """The recording that a clip was cut from, or is: neighbors in one sound alike."""
+    return clip.source_hash if clip.is_part else clip.audio_hash
 
 
 def _rank(name: str) -> bytes:

@@ -8,7 +8,7 @@ the speaker, -1 to 1), cer (character error rate of the recognized text).
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,27 +24,18 @@ _FEWEST = 8
 """Clips that it takes to say that one stands out among them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Thresholds:
-    """From where on a measure is worth a look."""
-
-    dc: float = 0.02
-    clipping: float = 0.001
-    snr: float = 15.0
-    speech: float = 0.3
-    quieter: float = 3.0
-    """LU below the loudness asked for: a peak held the amplification back."""
-    edge: float = -8.0
-    """dB: a clip that begins or ends as loud as this begins or ends within a word."""
-    spread: float = 4.0
-    """Standard deviations from the others: speaking rate and voice."""
-    rate: float = 1.7
-    """Times faster or slower than usual: what is nearer may be a list, or a word or two."""
-    voice: float = 0.4
-    """Likeness above which a voice is never called another one."""
-    mos: float = 2.2
-    cer: float = 0.3
-    """Share of the transcript's letters that the recognized text has otherwise."""
+# From where on a measure is worth a look.
+DC, CLIPPING, SNR, SPEECH, MOS = 0.02, 0.001, 15.0, 0.3, 2.2
+QUIETER = 3.0
+"""LU below the loudness asked for: a peak held the amplification back."""
+EDGE = -8.0
+"""dB: a clip that begins or ends as loud as this begins or ends within a word."""
+SPREAD = 4.0
+"""Standard deviations from the others: speaking rate and voice."""
+RATE = 1.7
+"""Times faster or slower than usual: what is nearer may be a list, or a word or two."""
+VOICE = 0.4
+"""Likeness above which a voice is never called another one."""
 
 
 def flag_clips(
@@ -53,7 +44,7 @@ def flag_clips(
     fingerprints: dict[str, str],
     voices: dict[str, str],
     loudness: float | None,
-    limits: Thresholds | None = None,
+    max_cer: float = 0.3,
 ) -> list[ClipReport]:
     """The clips with their rate and voice measured and everything flagged that stands out.
 
@@ -62,16 +53,15 @@ def flag_clips(
         fingerprints: packed, by wav hash; a clip without one is compared with none.
         voices: packed speaker embeddings, by wav hash.
         loudness: that was asked for, in LUFS.
-        limits: from where on a measure is worth a look.
+        max_cer: share of the transcript's letters that the recognized text may have otherwise.
     """
-    limits = limits or Thresholds()
     rates = [{"rate": round(len(letters(clip.text)) / clip.seconds, 2)} if clip.seconds else {} for clip in clips]
     measured = [replace(clip, measures=clip.measures | rate) for clip, rate in zip(clips, rates, strict=True)]
     measured = _with_voices(measured, voices)
-    flags: list[list[Flag]] = [_own_flags(clip, limits, loudness) for clip in measured]
+    flags: list[list[Flag]] = [_own_flags(clip, max_cer, loudness) for clip in measured]
     for found in (
-        _rate_flags(measured, limits),
-        _voice_flags(measured, limits),
+        _rate_flags(measured),
+        _voice_flags(measured),
         _same_texts(measured),
         _near_copies(measured, fingerprints),
     ):
@@ -80,8 +70,8 @@ def flag_clips(
     return [replace(clip, flags=tuple(found)) for clip, found in zip(measured, flags, strict=True)]
 
 
-def outliers(values: NDArray[Any], spread: float) -> NDArray[np.bool_]:
-    """Which values lie more than `spread` standard deviations from the median; none of fewer than eight.
+def outliers(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values lie more than `SPREAD` standard deviations from the median; none of fewer than eight.
 
     The deviation is estimated from the median distance to the median, which the outliers themselves do not move
     (Hampel's identifier).
@@ -89,44 +79,44 @@ def outliers(values: NDArray[Any], spread: float) -> NDArray[np.bool_]:
     if len(values) < _FEWEST:
         return np.zeros(len(values), dtype=bool)
     distance = np.abs(values - np.median(values))
-    return distance > spread * max(_MAD * float(np.median(distance)), 1e-3)
+    return distance > SPREAD * max(_MAD * float(np.median(distance)), 1e-3)
 
 
-def _own_flags(clip: ClipReport, limits: Thresholds, loudness: float | None) -> list[Flag]:
+def _own_flags(clip: ClipReport, max_cer: float, loudness: float | None) -> list[Flag]:
     """What a clip shows without the others."""
     m = clip.measures
     found: list[tuple[bool, str, str]] = [
         ("lost" in m, "damaged", f"{m.get('lost', 0):.2f} s of the recording cannot be decoded"),
         (
-            m.get("snr", 99) < limits.snr,
+            m.get("snr", 99) < SNR,
             "noise",
-            f"signal-to-noise ratio {m.get('snr', 0):.0f} dB, below {limits.snr:.0f} dB",
+            f"signal-to-noise ratio {m.get('snr', 0):.0f} dB, below {SNR:.0f} dB",
         ),
-        (m.get("clipping", 0) > limits.clipping, "clipping", f"{m.get('clipping', 0):.2%} of the samples are clipped"),
-        (m.get("speech", 1) < limits.speech, "little speech", f"{m.get('speech', 1):.0%} of the clip is speech"),
-        (abs(m.get("dc", 0)) > limits.dc and not clip.cleaning, "offset", f"DC offset {m.get('dc', 0):+.3f}"),
-        (m.get("begins", -99) > limits.edge, "cut beginning", "the clip starts in the middle of speech"),
-        (m.get("ends", -99) > limits.edge, "cut end", "the clip ends in the middle of speech"),
+        (m.get("clipping", 0) > CLIPPING, "clipping", f"{m.get('clipping', 0):.2%} of the samples are clipped"),
+        (m.get("speech", 1) < SPEECH, "little speech", f"{m.get('speech', 1):.0%} of the clip is speech"),
+        (abs(m.get("dc", 0)) > DC and not clip.cleaning, "offset", f"DC offset {m.get('dc', 0):+.3f}"),
+        (m.get("begins", -99) > EDGE, "cut beginning", "the clip starts in the middle of speech"),
+        (m.get("ends", -99) > EDGE, "cut end", "the clip ends in the middle of speech"),
         (
-            m.get("cer", 0) > limits.cer,
+            m.get("cer", 0) > max_cer,
             "transcript",
             f"{m.get('cer', 0):.0%} of the characters differ; Whisper recognized: {clip.heard[:120]!r}",
         ),
-        (m.get("mos", 5) < limits.mos, "sound quality", f"DNSMOS {m.get('mos', 5):.1f}, below {limits.mos}"),
+        (m.get("mos", 5) < MOS, "sound quality", f"DNSMOS {m.get('mos', 5):.1f}, below {MOS}"),
     ]
-    if loudness is not None and clip.cleaning and m.get("loudness", loudness) < loudness - limits.quieter:
+    if loudness is not None and clip.cleaning and m.get("loudness", loudness) < loudness - QUIETER:
         found.append((True, "quiet", f"{m['loudness']:.0f} LUFS: peaks prevent {loudness:.0f} LUFS"))
     return [Flag(measure, detail) for is_flagged, measure, detail in found if is_flagged]
 
 
-def _rate_flags(clips: list[ClipReport], limits: Thresholds) -> dict[int, Flag]:
+def _rate_flags(clips: list[ClipReport]) -> dict[int, Flag]:
     """Texts far too long or short for their sound: the words of another clip, or half of them."""
     rates = np.array([max(clip.measures.get("rate", 0.0), 0.01) for clip in clips])
     usual = float(np.median(rates)) if len(rates) else 0.0
-    far = np.abs(np.log(rates / max(usual, 0.01))) > np.log(limits.rate)
+    far = np.abs(np.log(rates / max(usual, 0.01))) > np.log(RATE)
     return {
         int(n): Flag("speaking rate", f"{rates[n]:.1f} characters per second, median {usual:.1f}; check the transcript")
-        for n in np.flatnonzero(outliers(np.log(rates), limits.spread) & far)
+        for n in np.flatnonzero(outliers(np.log(rates)) & far)
     }
 
 
@@ -145,13 +135,13 @@ def _with_voices(clips: list[ClipReport], voices: dict[str, str]) -> list[ClipRe
     ]
 
 
-def _voice_flags(clips: list[ClipReport], limits: Thresholds) -> dict[int, Flag]:
+def _voice_flags(clips: list[ClipReport]) -> dict[int, Flag]:
     """Clips that sound like somebody else than the speaker's other clips do."""
     found = {}
     for numbers in _grouped(clips, lambda clip: clip.speaker if "voice" in clip.measures else None):
         values = np.array([clips[n].measures["voice"] for n in numbers])
         usual = float(np.median(values))
-        for at in np.flatnonzero(outliers(values, limits.spread) & (values < min(usual, limits.voice))):
+        for at in np.flatnonzero(outliers(values) & (values < min(usual, VOICE))):
             detail = (
                 f"similarity {values[at]:.2f} to the other clips of {clips[numbers[at]].speaker}, median {usual:.2f}"
             )
