@@ -1,6 +1,5 @@
 """Fixes do what they say, are refused when they would lose a clip, and outlive every later preparation."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,27 +42,24 @@ def _rows(project: Project) -> dict[str, str]:
     return {clip.text: split for csv, split in files for clip in read_manifest(csv)}
 
 
-def _split(project: Project) -> Report:
-    clip = _clip(project, 2)
-    return fix_clip(
-        project, "split", clip.id, at_s=clip.seconds / 2, text_before="The first half.", text_after="The second half."
-    )
-
-
-FIXES: dict[str, Callable[[Project], Report]] = {
-    "exclude": lambda project: fix_clip(project, "exclude", _clip(project, 2).id),
-    "text": lambda project: fix_clip(project, "text", _clip(project, 2).clip, text="Another text.", speaker="x"),
-    "trim": lambda project: fix_clip(project, "trim", _clip(project, 2).id, start_s=0.5, end_s=2.0),
-    "recut": lambda project: fix_clip(project, "recut", _clip(project, 2).id, start_s=0.3, end_s=2.2),
-    "split": _split,
-    "merge": lambda project: fix_clip(project, "merge", _clip(project, 1).id),
+FIXES: dict[FixKind, dict[str, object]] = {
+    "exclude": {},
+    "text": {"text": "Another text.", "speaker": "x"},
+    "trim": {"start_s": 0.5, "end_s": 2.0},
+    "recut": {"start_s": 0.3, "end_s": 2.2},
+    "split": {"at_s": 1.2, "text_before": "The first half.", "text_after": "The second half."},
+    "merge": {},
 }
 
 
+def _fix(project: Project, fix: FixKind) -> Report:
+    return fix_clip(project, fix, _clip(project, 1 if fix == "merge" else 2).id, **FIXES[fix])
+
+
 @pytest.mark.parametrize("fix", FIXES)
-def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, fix: str) -> None:
+def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, fix: FixKind) -> None:
     before = _rows(project)
-    FIXES[fix](project)
+    _fix(project, fix)
     fixed = _rows(project)
     assert fixed != before or fix in ("trim", "recut")
     for _ in range(2):
@@ -80,7 +76,7 @@ def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, 
 
 def test_a_split_makes_two_clips_of_the_whole_sound(project: Project) -> None:
     clip, side = _clip(project, 2), _rows(project)[_clip(project, 2).text]
-    report = _split(project)
+    report = _fix(project, "split")
     halves = [made for made in report.used if made.made_from == (clip.id,)]
     assert sum(half.num_samples for half in halves) == pytest.approx(clip.num_samples, abs=2)
     assert [half.text for half in halves] == ["The first half.", "The second half."]
@@ -91,7 +87,7 @@ def test_a_split_makes_two_clips_of_the_whole_sound(project: Project) -> None:
 
 def test_merging_joins_sound_and_text(project: Project) -> None:
     first, second = _clip(project, 1), _clip(project, 2)
-    report = fix_clip(project, "merge", first.id)
+    report = _fix(project, "merge")
     (made,) = (clip for clip in report.used if clip.made_from)
     assert made.text == f"{first.text} {second.text}"
     assert made.num_samples == first.num_samples + second.num_samples
@@ -99,7 +95,7 @@ def test_merging_joins_sound_and_text(project: Project) -> None:
 
 def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Project, source: Path) -> None:
     clip = _clip(project, 2)
-    (first, _) = [made for made in _split(project).used if made.made_from == (clip.id,)]
+    (first, _) = [made for made in _fix(project, "split").used if made.made_from == (clip.id,)]
     report = fix_clip(project, "merge", first.id)
     (whole,) = (again for again in report.used if again.id == clip.id)
     assert whole.text == "The first half. The second half." and whole.num_samples == clip.num_samples
@@ -110,9 +106,9 @@ def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Pro
 
 
 @pytest.mark.parametrize("fix", ["exclude", "trim", "recut", "split", "merge"])
-def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: str) -> None:
+def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: FixKind) -> None:
     before = _rows(project)
-    FIXES[fix](project)
+    _fix(project, fix)
     fix_clip(project, "restore", _clip(project, 1 if fix == "merge" else 2).id)
     assert _rows(project) == before
     prepare(config(source, project.output))

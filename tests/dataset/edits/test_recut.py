@@ -8,6 +8,7 @@ import soundfile
 
 from tests.dataset.recordings import config, fix_clip, make_source
 from utils.dataset.build import prepare
+from utils.dataset.edits.edit import FixKind
 from utils.dataset.edits.recut import AROUND_S, outline
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
@@ -67,12 +68,10 @@ def test_a_clip_that_another_tab_cut_is_not_cut_again(project: Project) -> None:
     (whole,) = _cuts(project)
     fix_clip(project, "recut", whole.id, start_s=0.5, end_s=1.5)
     state = project.report.read_bytes()
-    for again in (
-        lambda: fix_clip(project, "recut", whole.id, start_s=0.2, end_s=2.0),
-        lambda: fix_clip(project, "trim", whole.id, start_s=0.2, end_s=2.0),
-    ):
+    kinds: tuple[FixKind, FixKind] = ("recut", "trim")
+    for again in kinds:
         with pytest.raises(UserError, match="no longer in use"):
-            again()
+            fix_clip(project, again, whole.id, start_s=0.2, end_s=2.0)
     assert project.report.read_bytes() == state
 
 
