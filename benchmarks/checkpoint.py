@@ -22,7 +22,7 @@ import torch
 import tyro
 
 from utils.config import TrainConfig
-from utils.hardware import XTTS_V2
+from utils.hardware.estimates import XTTS_V2
 from utils.model.gpt import XttsGpt
 from utils.model.shapes import GptShape
 from utils.runs.checkpoints import Checkpoints, num_bytes, verify

@@ -27,7 +27,6 @@ from recipes.starter.latents import load_training_examples
 from recipes.starter.vocoder import HELD_OUT_EVERY
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.config import OUTPUT_RATE
 from utils.dataset.build import prepare
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import read_manifest
@@ -41,6 +40,7 @@ from utils.model.decoder.build import build_decoder
 from utils.model.shapes import DecoderShape
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, SPEAKER_PREFIX
+from utils.options import OUTPUT_RATE
 from utils.project.paths import assets_folder, open_project
 
 RESULTS = Path(__file__).resolve().parent / "results" / "decoder_fit.json"

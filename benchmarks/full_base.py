@@ -10,12 +10,12 @@ import torch
 from tokenizers import Tokenizer
 
 from utils.bases.find import find_base
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.model.gpt import XttsGpt
 from utils.model.shapes import gpt_shape
 from utils.model.weights import write_weights
 from utils.model.xtts import full_state, initialize_gpt
+from utils.options import DATASET_RATE
 from utils.project.paths import Project, assets_folder
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 

@@ -26,12 +26,14 @@ from utils.audio.decode import load_audio
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.config import DATASET_RATE, OUTPUT_RATE, TrainConfig
+from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune import tune_decoder
 from utils.evaluation.recognition import recognizer_folder
-from utils.hardware import find_gpus, memory_fit, this_machine
+from utils.hardware.gpu import find_gpus
 from utils.hardware.libraries import load_library
+from utils.hardware.machine import this_machine
+from utils.hardware.recommendations import memory_fit
 from utils.hardware.visible import visible_gpus
 from utils.inference.engine import Synthesizer
 from utils.inference.speaker import Speaker
@@ -39,6 +41,7 @@ from utils.jobs.environment import child_environment
 from utils.model.dvae import load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import pack
+from utils.options import DATASET_RATE, OUTPUT_RATE
 from utils.performance_utils import log_performance_info, log_system_info
 from utils.project.paths import Project
 from utils.runs.log import read_events

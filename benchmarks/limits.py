@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from utils.hardware import cpu
+from utils.hardware.processor import cpu
 from utils.performance_utils import least_s, product_s
 
 REPEATS = 7

@@ -23,11 +23,11 @@ import tyro
 
 from tests.server.conftest import start_server
 from utils.audio.decode import load_audio
-from utils.config import SpeechSettings
 from utils.errors import UserError
 from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.recognition import find_recognizer, normalizer
 from utils.inference.speaker import Speaker
+from utils.options import SpeechSettings
 from utils.project.paths import open_project
 from utils.speech.desk import GenerationQueue
 

@@ -21,7 +21,7 @@ import tyro
 
 from benchmarks.full_base import make_base, make_clips
 from utils.config import TrainConfig
-from utils.hardware import TORCH_ENVIRONMENT
+from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project
 from utils.runs.log import read_events

@@ -27,9 +27,9 @@ import psutil
 import soundfile
 import tyro
 
-from utils.config import DATASET_RATE
 from utils.dataset.settings import Engine, PrepareConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
+from utils.options import DATASET_RATE
 from utils.project.paths import Project, assets_folder
 
 ROOT = Path(__file__).resolve().parent.parent

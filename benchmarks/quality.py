@@ -24,7 +24,7 @@ import tyro
 
 from utils.config import TrainConfig
 from utils.dataset.settings import PrepareConfig
-from utils.hardware import TORCH_ENVIRONMENT
+from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.hardware.processor import cpu
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project, assets_folder

@@ -27,7 +27,6 @@ import torch
 from benchmarks.full_base import make_base
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
-from utils.config import OUTPUT_RATE, SpeechPrecision
 from utils.inference.batch import Batch, Piece, Utterance, derived_seed
 from utils.inference.precision import vocoder_in_bf16
 from utils.inference.sampling import Sampling
@@ -37,6 +36,7 @@ from utils.model.decoder.build import build_decoder
 from utils.model.gpt import ForwardOptions
 from utils.model.shapes import DecoderShape
 from utils.model.voices import Voice
+from utils.options import OUTPUT_RATE, SpeechPrecision
 
 RESULTS = Path(__file__).parent / "results"
 TEXT = "A letter from my grandmother arrived on Tuesday, with a photograph of the old house."

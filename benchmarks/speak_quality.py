@@ -19,13 +19,13 @@ from benchmarks.full_base import make_base
 from benchmarks.speak import never_stop, random_voice
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
-from utils.config import SpeechPrecision
 from utils.evaluation.evaluate import evaluate
 from utils.evaluation.settings import EvaluateConfig
 from utils.hardware.processor import cpu
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.sampling import Sampling
 from utils.model.gpt import ForwardOptions
+from utils.options import SpeechPrecision
 
 RESULTS = Path(__file__).parent / "results" / "speak_quality.json"
 PRECISIONS = tuple(name for name in get_args(SpeechPrecision) if name != "auto")

@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from utils.bases.base import Base
-from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.dataset.storage.manifest import read_manifest
 from utils.model.dvae import build_dvae
 from utils.model.weights import State, read_weights
+from utils.options import CODE_SAMPLES, DATASET_RATE
 from utils.project.paths import Project
 from utils.training.preflight import Measurement, finish_s
 from utils.training.switches.optimizer import TrainingOptimizer

@@ -23,9 +23,10 @@ from benchmarks.full_base import SIZES, make_base, make_clips
 from benchmarks.limits import Limits, measure_limits
 from benchmarks.step_table import Result, Table
 from benchmarks.stock import measure_stock
-from utils.config import CODE_SAMPLES, DATASET_RATE, TrainConfig
-from utils.hardware import TORCH_ENVIRONMENT
+from utils.config import TrainConfig
+from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.hardware.processor import cpu
+from utils.options import CODE_SAMPLES, DATASET_RATE
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project
 from utils.training.preflight import Measurement, measure_apart

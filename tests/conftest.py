@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from scripts.without_programs import environment
-from utils.hardware import TORCH_ENVIRONMENT
+from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.project.paths import BASES_VARIABLE, Project
 
 MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9

@@ -26,7 +26,7 @@ from utils.jobs.device import Claim, free_device
 from utils.language import make
 from utils.model.weights import State
 from utils.project.paths import Project, assets_folder
-from utils.server.build import build_server
+from utils.server.application import build_server
 from utils.server.settings import ServerConfig
 from utils.training.switches import optim as precision
 

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from utils.audio.write import write_wav
 from utils.bases.tiny import babble
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 
 TEXTS = [

@@ -1,7 +1,6 @@
 """Imports point one way, the web process stays free of torch, and the house rules that a machine can see are kept.
 
-An import inside a function counts like one at the top: it runs in the same process. One under `if TYPE_CHECKING` counts
-for the direction between our own modules, but loads no library.
+An import inside a function counts like one at the top; one under `if TYPE_CHECKING` counts for the direction only.
 """
 
 import ast
@@ -23,6 +22,7 @@ LONGER = {"utils.runs.log": 600, "utils.training.train": 600}
 LAYERS = (
     "utils.errors",
     "utils.settings",
+    "utils.options",
     "utils.schedules",
     "utils.switches",
     "utils.config",
@@ -69,7 +69,7 @@ NEVER = (
     ("benchmarks", "utils.cli"),
     ("recipes", "utils.cli"),
 )
-"""Pairs of importer and imported, each with everything below it."""
+"""Pairs of importer and imported, each with all below it."""
 
 LIGHT = (
     "app",

@@ -6,7 +6,7 @@ import sys
 import torch
 
 from tests.hardware.machines import make_gpu
-from utils.hardware import GpuSurvey
+from utils.hardware.gpu import GpuSurvey
 from utils.performance_utils import log_performance_info
 from utils.performance_utils import memory as memory_module
 from utils.performance_utils.memory import memory_stats

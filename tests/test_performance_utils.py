@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from utils.errors import UserError
-from utils.hardware import usable_cpus
+from utils.hardware.processor import usable_cpus
 from utils.performance_utils import (
     BatchSizeOptimizer,
     PerformanceTracker,

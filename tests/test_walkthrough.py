@@ -25,7 +25,7 @@ from tests.model.hub_server import HubServer
 from tests.sounds import TEXTS, speech
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import DATASET_RATE
+from utils.options import DATASET_RATE
 
 pytestmark = [pytest.mark.slow, pytest.mark.programs("espeak-ng"), pytest.mark.timeout(7200)]
 

@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from utils.config import DATASET_RATE, Config
 from utils.errors import UserError, raise_problems
+from utils.options import DATASET_RATE
+from utils.settings import Config
 from webui import text
 from webui.change import Values
 from webui.fields import Field, Kind, fields_of

@@ -6,7 +6,8 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from utils.hardware import Gpu, GpuSurvey, Memory, find_gpus, memory
+from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
+from utils.hardware.resources import Memory, memory
 
 EVERY_S = 2.0
 HISTORY_S = 900.0

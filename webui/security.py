@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utils.errors import UserError
-from utils.project.uploads import GIB, KEPT_FREE_BYTES
+from utils.hardware.resources import GIB, KEPT_FREE_BYTES
 from utils.server.hosts import Limited, hostname, is_loopback, is_own_origin, is_trusted
 from webui.assets import Assets, gradio_assets
 

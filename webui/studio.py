@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utils import jobs
-from utils.config import Config
 from utils.errors import UserError
 from utils.jobs import Job, JobWatch
 from utils.jobs.run_queue import QueueRunner
@@ -14,6 +13,7 @@ from utils.project.paths import Project
 from utils.project.projects import find_project
 from utils.project.uploads import DEFAULT_QUOTA_BYTES
 from utils.server.child import ServerChild
+from utils.settings import Config
 from utils.speech.desk import GenerationQueue
 from webui import text
 from webui.logs import Logs

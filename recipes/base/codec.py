@@ -28,7 +28,6 @@ from recipes.base.training import REFRESH_EVERY, evaluating, half_precision, sav
 from recipes.base.words import judge
 from utils.codec_training.dvae import DvaeShape, init_codebook, new_dvae, revive_dead_codes, save_dvae
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
-from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.files import write_atomic
 from utils.model.decoder.acoustic import HOP, AcousticModel
 from utils.model.decoder.vocos import ConvNextBlock
@@ -37,6 +36,7 @@ from utils.model.eight_bit import from_eight_bit, to_eight_bit
 from utils.model.mel import HOP as DVAE_HOP
 from utils.model.shapes import NUM_MELS
 from utils.model.weights import read_weights, write_weights
+from utils.options import CODE_SAMPLES, DATASET_RATE
 
 SHAPE = DvaeShape(codebook_dim=64, hidden_dim=192, num_resnet_blocks=3)
 SPEAKER_WIDTH, SPEAKER_CHANNELS, SPEAKER_FRAMES = 128, 128, 160

@@ -30,7 +30,6 @@ from recipes.base.teacher import SAMPLE_RATE
 from recipes.base.training import save_result
 from recipes.base.words import judge
 from utils.audio.resample import resample
-from utils.config import DATASET_RATE
 from utils.decoder_training.decoder import decode, train_decoder
 from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining
 from utils.decoder_training.latents import known_latents
@@ -40,6 +39,7 @@ from utils.model.gpt import XttsGpt
 from utils.model.shapes import DecoderShape
 from utils.model.voices import ReferenceLimits, Voice, make_voice
 from utils.model.weights import read_weights
+from utils.options import DATASET_RATE
 from utils.text.tokenizer import Tokenizer
 
 SHAPE = DecoderShape(

@@ -31,7 +31,6 @@ from recipes.base.teacher import SAMPLE_RATE, tokens_of
 from recipes.base.training import REFRESH_EVERY, evaluating, half_precision, save_result, train_steps
 from utils.audio.resample import resample
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
-from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.files import replacing, write_atomic
 from utils.model.gpt import ForwardOptions, GptLosses, XttsGpt
 from utils.model.mel import conditioning_mel
@@ -39,6 +38,7 @@ from utils.model.packing import IGNORED, STOPS, PackedBatch, pack
 from utils.model.shapes import GptShape, gpt_shape
 from utils.model.weights import read_weights
 from utils.model.xtts import initialize_gpt
+from utils.options import CODE_SAMPLES, DATASET_RATE
 from utils.text.tokenizer import Tokenizer
 from utils.training.switches.optim import make_optimizer
 from utils.training.trainer import CODE_WEIGHT, TEXT_WEIGHT

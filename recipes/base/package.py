@@ -25,7 +25,6 @@ from utils.audio.resample import resample
 from utils.audio.write import to_pcm16, write_wav
 from utils.bases.base import Base
 from utils.bases.verify import write_about
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
@@ -34,6 +33,7 @@ from utils.model.eight_bit import to_eight_bit
 from utils.model.voices import Voice
 from utils.model.weights import write_pickle, write_weights
 from utils.model.xtts import SPEAKER_PREFIX, full_state
+from utils.options import DATASET_RATE
 
 VERSION = 6
 MAX_BYTES = 28_000_000

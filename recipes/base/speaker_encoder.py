@@ -32,9 +32,9 @@ from recipes.starter.speaker_encoder import SpeakerShape, new_speaker_encoder, s
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
-from utils.config import SPEAKER_RATE
 from utils.files import write_atomic
 from utils.model.weights import read_weights
+from utils.options import SPEAKER_RATE
 
 SHAPE = SpeakerShape(width=128, filters=(12, 24, 48, 96))
 STEPS, PAIRS = 1_800, 24

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from recipes.base.teacher import SAMPLE_RATE, SAMPLES_PER_UNIT
 from utils.audio.resample import resample
-from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.files import replacing
 from utils.model.mel import HOP, dvae_mel
 from utils.model.shapes import NUM_MELS
+from utils.options import DATASET_RATE
 
 PLAIN_MEL = torch.ones(NUM_MELS)
 """Mels are kept without the base's scale, which is measured on them."""

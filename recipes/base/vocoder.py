@@ -12,11 +12,11 @@ from recipes.base.stage import StageConfig, main_of
 from recipes.base.training import REFRESH_EVERY, half_precision, save_result, train_steps
 from recipes.base.words import Judged, judge
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
-from utils.config import OUTPUT_RATE
 from utils.decoder_training.spectral import SpectralLoss
 from utils.model.decoder.acoustic import HOP
 from utils.model.decoder.vocos import SpectralVocoder
 from utils.model.weights import read_weights
+from utils.options import OUTPUT_RATE
 
 STEPS, BATCH_SIZE, FRAMES = 8_000, 12, 48
 MARGIN = 8

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 from utils.project.paths import assets_folder
 
 VOICE = ["-v", "en-us+f2", "-p", "55", "-s", "155"]

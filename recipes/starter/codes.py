@@ -11,7 +11,7 @@ import numpy as np
 
 from recipes.starter.corpus import read_manifest
 from utils.bases.base import Base
-from utils.config import CODE_SAMPLES, DATASET_RATE
+from utils.options import CODE_SAMPLES, DATASET_RATE
 from utils.training.data.codes import cache_codes
 
 

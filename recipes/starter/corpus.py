@@ -25,8 +25,8 @@ from recipes.starter.sentences import SentenceMaker
 from recipes.starter.timings import Timer
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone, other_voices
 from recipes.starter.word_lists import CommonWords, WordLists
-from utils.config import DATASET_RATE
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 
 MAX_CLIP_SAMPLES = 255_995
 """Longest clip that training takes, 11.6 s."""

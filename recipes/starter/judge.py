@@ -25,7 +25,6 @@ from recipes.starter.voices import GPT_VOICES, EspeakVoice
 from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.codec_training.dvae import load_dvae
-from utils.config import DATASET_RATE, OUTPUT_RATE
 from utils.errors import UserError
 from utils.evaluation.evaluate import make_sentence, write_evaluation
 from utils.evaluation.features import RATE
@@ -38,6 +37,7 @@ from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.mel import HOP, conditioning_mel
 from utils.model.xtts import build_gpt
+from utils.options import DATASET_RATE, OUTPUT_RATE
 from utils.runs.checkpoints import Checkpoints, load_checkpoint
 
 REFERENCE_CLIPS = 3

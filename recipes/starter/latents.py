@@ -27,7 +27,6 @@ from recipes.starter.synthetic_speakers import NUM_SYNTHETIC_SPEAKERS, make_synt
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
 from utils.audio.resample import resample
 from utils.bases.base import Base
-from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE
 from utils.decoder_training.decoder_clips import DecoderClip
 from utils.decoder_training.latents import known_latents
 from utils.errors import UserError
@@ -36,6 +35,7 @@ from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
 from utils.model.weights import read_weights
 from utils.model.xtts import build_gpt
+from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE
 from utils.runs.checkpoints import Checkpoints, load_checkpoint
 from utils.text.tokenizer import Tokenizer
 

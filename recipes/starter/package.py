@@ -24,13 +24,13 @@ from recipes.starter.voices import GPT_VOICES
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.verify import write_about
-from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.dvae import needed_tensors
 from utils.model.eight_bit import to_eight_bit
 from utils.model.weights import read_weights, write_pickle, write_weights
 from utils.model.xtts import SPEAKER_PREFIX, full_state
+from utils.options import DATASET_RATE
 from utils.project.paths import assets_folder
 from utils.runs.checkpoints import load_checkpoint
 

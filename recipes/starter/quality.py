@@ -20,7 +20,6 @@ from recipes.starter.voices import GPT_VOICES
 from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.config import DATASET_RATE
 from utils.decoder_training.latents import known_latents
 from utils.evaluation.evaluate import embedder, make_sentence, write_evaluation
 from utils.evaluation.features import RATE
@@ -30,6 +29,7 @@ from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.model.dvae import load_code_encoder
 from utils.model.voices import Voice
+from utils.options import DATASET_RATE
 
 NUM_SENTENCES = (50, 100)
 """Retrieval is among 50; false ends are too rare to be counted on so few."""

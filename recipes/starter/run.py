@@ -14,7 +14,7 @@ import tyro
 from recipes.starter import codec, codes, corpus, gpt, latents, package, quality, speakers, vocoder
 from utils.bases.find import find_base
 from utils.errors import UserError
-from utils.hardware import keep_freed_memory
+from utils.hardware.environment import keep_freed_memory
 from utils.model.weights import part, write_weights
 from utils.model.xtts import SPEAKER_PREFIX
 

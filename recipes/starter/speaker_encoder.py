@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from TTS.encoder.models.resnet import ResNetSpeakerEncoder
 
 from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
-from utils.config import SPEAKER_RATE
 from utils.errors import UserError
+from utils.options import SPEAKER_RATE
 
 log = logging.getLogger(__name__)
 

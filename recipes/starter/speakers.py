@@ -27,8 +27,8 @@ from recipes.starter.speaker_encoder import (
 )
 from recipes.starter.voices import DEMO_VOICE, EspeakVoice, everyone
 from utils.audio.resample import resample
-from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.model.weights import write_weights
+from utils.options import DATASET_RATE, SPEAKER_RATE
 
 SHAPE = SpeakerShape()
 SETTINGS = SpeakerTraining(steps=900)

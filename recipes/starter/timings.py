@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any
 
 from recipes.starter.voices import EspeakVoice
-from utils.config import DATASET_RATE
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 
 LIBRARY = "libespeak-ng.so.1"
 SYNCHRONOUS, CHUNK_MS = 2, 200

@@ -16,7 +16,6 @@ from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from recipes.starter.latents import examples_folder, load_training_examples
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
-from utils.config import OUTPUT_RATE
 from utils.decoder_training.balance import balance
 from utils.decoder_training.decoder import decode, train_decoder
 from utils.decoder_training.decoder_clips import DecoderClips, DecoderTraining
@@ -24,6 +23,7 @@ from utils.decoder_training.spectral import SpectralLoss
 from utils.model.decoder.build import build_decoder
 from utils.model.shapes import DecoderShape
 from utils.model.weights import read_weights, write_weights
+from utils.options import OUTPUT_RATE
 
 LATENT_WIDTH = 256
 SHAPE = DecoderShape(

@@ -14,8 +14,8 @@ from torch import Tensor
 from tests.audio.signals import encode, film, noise_to_signal, silent_film, tone
 from utils.audio.container import has_sound
 from utils.audio.decode import decode, duration, load_audio, stream
-from utils.config import DATASET_RATE
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 
 RATE = 24_000
 

@@ -11,10 +11,10 @@ from utils.audio import denoise as module
 from utils.audio.decode import load_audio
 from utils.audio.denoise import denoise, has_denoiser, require_denoiser
 from utils.audio.measure import estimate_snr
-from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 
 VOICE = Path(__file__).resolve().parents[2] / "assets" / "demo_voice" / "wavs" / "demo-02.flac"

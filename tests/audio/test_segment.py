@@ -10,8 +10,8 @@ from tests.audio.signals import tone
 from utils.audio.decode import decode
 from utils.audio.segment import num_samples, read_segment
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 
 
 @pytest.fixture

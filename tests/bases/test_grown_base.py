@@ -19,9 +19,9 @@ from utils.bases.base import Base
 from utils.bases.extend import add_language
 from utils.bases.find import find_base, run_base
 from utils.cli import export, language, prepare, synthesize, train
-from utils.config import DATASET_RATE
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
 from utils.speech.models import find_model

@@ -9,7 +9,7 @@ import soundfile
 
 from tests.sounds import make_project
 from utils.cli import base, export, synthesize, train
-from utils.hardware import find_gpus
+from utils.hardware.gpu import find_gpus
 from utils.project.paths import Project
 
 

@@ -20,9 +20,9 @@ from utils.codec_training.dvae import (
     save_dvae,
     train_dvae,
 )
-from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.model.dvae import load_code_encoder
+from utils.options import DATASET_RATE
 
 SHAPE = DvaeShape(num_tokens=64, codebook_dim=16, hidden_dim=32, num_resnet_blocks=1)
 TINY = DvaeTraining(steps=240, batch_size=8, crop_frames=64, open_steps=100, revive_every=10, log_every=80)

@@ -15,11 +15,11 @@ from tests.dataset.recordings import DEMO_VOICE, add_row, config, copy_of_tiny, 
 from utils.audio.decode import decode, load_audio
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.storage.manifest import read_manifest
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
+from utils.options import CODE_SAMPLES, DATASET_RATE
 from utils.project.paths import Project
 
 

@@ -9,11 +9,11 @@ import torch
 from tests.dataset.recordings import add_row, config, make_source, snapshot
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.clips import sound
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.dataset.storage.report import Report
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 
 

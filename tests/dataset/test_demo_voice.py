@@ -9,7 +9,7 @@ import torch
 
 from tests.dataset.recordings import DEMO_VOICE, demo_clips
 from utils.audio.decode import decode
-from utils.config import DATASET_RATE
+from utils.options import DATASET_RATE
 
 HELD_OUT = DEMO_VOICE.with_name("demo_heldout.txt").read_text(encoding="utf-8").splitlines()
 

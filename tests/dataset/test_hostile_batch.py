@@ -14,10 +14,10 @@ import soundfile
 
 from tests.audio.signals import encode, tone
 from tests.dataset.recordings import config, demo_clips, make_source, read_source
-from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.storage.manifest import read_manifest
 from utils.dataset.storage.report import ClipReport, Report
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,10 +8,10 @@ import pytest
 from tests.audio.signals import tone
 from tests.audio.test_decode import encoded
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import Report
+from utils.options import DATASET_RATE
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from tests.dataset.recordings import add_row, config, copy_of_tiny, demo_clips, 
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.quality.checks import Checks
 from utils.gpt_train import train_gpt
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 from utils.runs.log import read_events
 

@@ -7,7 +7,6 @@ import pytest
 import soundfile
 import torch
 
-from utils.config import OUTPUT_RATE
 from utils.decoder_training.balance import balance
 from utils.decoder_training.decoder import decode, train_decoder
 from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
@@ -15,6 +14,7 @@ from utils.decoder_training.spectral import SpectralLoss
 from utils.errors import UserError
 from utils.model.decoder.build import build_decoder
 from utils.model.shapes import DecoderShape
+from utils.options import OUTPUT_RATE
 
 SHAPE = DecoderShape(
     latent_width=8, speaker_width=4, initial_channels=16, speaker_filters=(4, 4, 4, 8), speaker_layers=(1, 1, 1, 1)

@@ -11,7 +11,7 @@ import torch
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.config import CODE_SAMPLES, DATASET_RATE, ExportConfig, TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.decoder_training import tune as module
 from utils.decoder_training.tune import HIFIGAN_STEPS, ClipFidelity, TunedDecoder, tune_decoder
@@ -23,6 +23,7 @@ from utils.model.decoder.build import build_decoder
 from utils.model.gpt import XttsGpt
 from utils.model.weights import State, part
 from utils.model.xtts import DECODER_PREFIX, GPT_PREFIX
+from utils.options import CODE_SAMPLES, DATASET_RATE
 from utils.project.paths import Project, assets_folder
 from utils.runs.layout import REFERENCE_FILE
 

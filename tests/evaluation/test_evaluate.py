@@ -18,7 +18,7 @@ from tests.sounds import make_project
 from utils.audio.resample import resample
 from utils.cli import demo
 from utils.cli import evaluate as command
-from utils.config import OUTPUT_RATE, ExportConfig, TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.evaluation.evaluate import EvaluateConfig, Source, evaluate
@@ -28,6 +28,7 @@ from utils.evaluation.recognition import Recognizer
 from utils.inference import device as device_module
 from utils.inference.export import export_model
 from utils.jobs.device import Claim
+from utils.options import OUTPUT_RATE
 from utils.project.paths import Project
 from utils.runs.process import ProcessId
 from utils.training.train import fine_tune

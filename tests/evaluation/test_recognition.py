@@ -13,7 +13,6 @@ from utils.audio.resample import resample
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
 from utils.cli.evaluate import SHARE, cell
-from utils.config import DATASET_RATE, OUTPUT_RATE
 from utils.dataset.build import prepare
 from utils.evaluation.features import RATE
 from utils.evaluation.recognition import (
@@ -28,6 +27,7 @@ from utils.evaluation.reference import ReferenceVoice, say
 from utils.evaluation.scores import error_rates
 from utils.inference.batch import Piece
 from utils.inference.word_check import WordCheck
+from utils.options import DATASET_RATE, OUTPUT_RATE
 
 ENGLISH = ("The bell rang twice this morning.", "She bought a ticket for the train to London.")
 SPANISH = "El perro duerme en la casa de mi hermano."

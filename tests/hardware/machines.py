@@ -6,7 +6,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from utils.hardware import Cpu, Gpu, Machine, Memory
+from utils.hardware.gpu import Gpu
+from utils.hardware.machine import Machine
+from utils.hardware.processor import Cpu
+from utils.hardware.resources import Memory
 
 GIB = 1 << 30
 

@@ -7,7 +7,8 @@ import pytest
 
 SCRIPT = """
 import ctypes, sys
-from utils.hardware import keep_freed_memory, process_memory
+from utils.hardware.environment import keep_freed_memory
+from utils.hardware.resources import process_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 malloc, free = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free

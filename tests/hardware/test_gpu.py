@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.hardware.machines import GIB, Answers
-from utils.hardware import find_gpus, gpu_problems, gpus, torch_build
+from utils.hardware.gpu import find_gpus, gpus
+from utils.hardware.wheel import gpu_problems, torch_build
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import pytest
 
 from utils.cli.common import error_exits
-from utils.hardware import TorchBuild, libraries
+from utils.hardware import libraries
 from utils.hardware.libraries import load_library, missing_library
+from utils.hardware.wheel import TorchBuild
 
 MESSAGES = [
     ("Library libcublas.so.12 is not found or cannot be loaded", "pip install nvidia-cublas-cu12,"),

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from utils.hardware import Memory, loader, loader_settings
+from utils.hardware import loader
+from utils.hardware.loader import loader_settings
+from utils.hardware.resources import Memory
 
 GB = 1_000_000_000
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tests.test_architecture import ROOT
-from utils.hardware import Cpu, cpu, disk_free, memory, process_memory, usable_cpus
-from utils.hardware.processor import parse_cpuinfo
+from utils.hardware.processor import Cpu, cpu, parse_cpuinfo, usable_cpus
+from utils.hardware.resources import disk_free, memory, process_memory
 
 
 def test_this_processor_is_described():
@@ -107,6 +107,9 @@ def test_disk_space_of_a_folder_that_is_not_there_yet(tmp_path):
 
 
 def test_asking_for_all_of_this_does_not_load_torch():
-    code = "import sys, utils.hardware as h; h.recommend('production', h.this_machine()); print('torch' in sys.modules)"
+    code = (
+        "import sys; from utils.hardware.recommendations import recommend, this_machine; "
+        "recommend('production', this_machine()); print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -1,5 +1,6 @@
 """What is recommended fits the machine and the purpose, says why, and names what would make it better."""
 
+import json
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -9,12 +10,13 @@ import pytest
 import torch
 
 from tests.hardware.machines import GIB, make_gpu, make_machine
-from utils.bases.catalog import size_in
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
-from utils.hardware import USE_CASES, XTTS_V2, Cpu, Memory, Recommendation, estimate, memory_tier, recommend
-from utils.hardware.estimates import FULL_BLOCK, HALF_BLOCK, model_size
+from utils.hardware.estimates import FULL_BLOCK, HALF_BLOCK, XTTS_V2, estimate, size_in
+from utils.hardware.processor import Cpu
+from utils.hardware.recommendations import USE_CASES, Recommendation, memory_tier, recommend
+from utils.hardware.resources import Memory
 from utils.model.attention import sdpa_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import GptShape
@@ -266,8 +268,12 @@ def test_the_sizes_of_a_base_are_counted_without_loading_it(name: str) -> None:
 
 
 def test_the_sizes_of_xtts_v2_are_the_known_ones(tmp_path: Path) -> None:
-    assert model_size(width=1024, layers=30, heads=16, text_rows=6_681, audio_rows=1_026) == XTTS_V2
+    sizes = {"gpt_n_model_channels": 1024, "gpt_layers": 30, "gpt_n_heads": 16, "gpt_num_audio_tokens": 1_026}
+    (tmp_path / "config.json").write_text(json.dumps({"model_args": sizes}))
     assert size_in(tmp_path) is None
+    vocabulary = {"model": {"vocab": dict.fromkeys(map(str, range(6_681)))}, "added_tokens": []}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocabulary))
+    assert size_in(tmp_path) == XTTS_V2
     for spoiled in ("", "[]", '{"model_args": {"gpt_layers": 3}}'):
         (tmp_path / "config.json").write_text(spoiled)
         (tmp_path / "vocab.json").write_text("{}")

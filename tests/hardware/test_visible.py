@@ -6,9 +6,13 @@ import pynvml
 import pytest
 
 from tests.hardware.machines import GIB, Answers, make_gpu
-from utils.hardware import Cpu, Gpu, GpuSurvey, Memory, TorchBuild, find_gpus, recommend
+from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
 from utils.hardware.machine import assemble
+from utils.hardware.processor import Cpu
+from utils.hardware.recommendations import recommend
+from utils.hardware.resources import Memory
 from utils.hardware.visible import trained_on, visible_gpus
+from utils.hardware.wheel import TorchBuild
 
 SMALL = make_gpu(8, (8, 6), index=0, uuid="GPU-aa11", speed=5)
 LARGE = make_gpu(24, (8, 6), index=1, uuid="GPU-aa22", speed=4)

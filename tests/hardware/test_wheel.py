@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tests.hardware.machines import make_gpu
-from utils.hardware import TorchBuild, best_wheel, gpu_problems, torch_build
-from utils.hardware.wheel import WHEELS, parse_version
+from utils.hardware.wheel import WHEELS, TorchBuild, best_wheel, gpu_problems, parse_version, torch_build
 
 CU130 = TorchBuild(version="2.11.0+cu130", cuda=(13, 0))
 ON_X86 = platform.machine().lower() in ("x86_64", "amd64")

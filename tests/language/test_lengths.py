@@ -8,11 +8,11 @@ import soundfile
 
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.language import lengths
 from utils.language.lengths import LengthReport, measure_lengths, percentile, round_up
+from utils.options import DATASET_RATE
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from tests.model.stock import stock_gpt, stock_inputs, without_dropout
-from utils.config import CODE_SAMPLES
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import IGNORED, STOPS, PackedBatch, pack, row_length
 from utils.model.shapes import GptShape
+from utils.options import CODE_SAMPLES
 
 SHAPE = GptShape(
     layers=3,

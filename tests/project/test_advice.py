@@ -143,7 +143,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/project/paths.py language": lambda world, _: refusal(world.empty.language),
     "utils/bases/find.py find_base": lambda world, _: refusal(lambda: find_base("v2.0.3")),
     "utils/bases/download.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
-    "utils/runs/layout.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
+    "utils/runs/layout.py find_resume": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
     "utils/runs/layout.py resolve": lambda world, _: (
         f"{refusal(lambda: evaluate._source('ready', world.empty, None))}\n{refusal(lambda: spoken(world))}"
     ),

@@ -15,10 +15,10 @@ from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.codec_training.dvae import DvaeShape, new_dvae, save_dvae
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.model.decoder.build import build_decoder
 from utils.model.weights import write_weights
+from utils.options import DATASET_RATE
 from utils.runs.checkpoints import Checkpoints
 
 

@@ -10,9 +10,9 @@ import pytest
 from recipes.starter import gpt
 from tests.sounds import speech
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 from utils.runs.checkpoints import Checkpoints, read_state
 from utils.training.train import Progresses
 

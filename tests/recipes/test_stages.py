@@ -14,10 +14,10 @@ from recipes.starter import judge, latents, vocoder
 from recipes.starter.judge import JudgeConfig
 from recipes.starter.speaker_encoder import new_speaker_encoder
 from recipes.starter.voices import GPT_VOICES
-from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.model.weights import read_weights, write_weights
+from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 
 
 def test_new_examples_refine_a_decoder_that_was_done(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from recipes.starter.corpus import read_wav, speak
 from recipes.starter.synthetic_speakers import DATA, make_synthetic_speakers
 from recipes.starter.voices import EspeakVoice
 from utils.audio.pitch import track_pitch
-from utils.config import DATASET_RATE
+from utils.options import DATASET_RATE
 
 pytestmark = pytest.mark.programs("espeak-ng")
 TEXT = "We are away in May."

@@ -9,14 +9,14 @@ from utils.server.application import create_application
 from utils.server.guard import ServerAccess
 from utils.server.keys import KEY, KEY_FILE, find_keys, is_valid
 from utils.server.service import SpeechService
-from utils.server.talk import Desk, RequestLimits
+from utils.server.talk import Desk
 
 SECRET = "a-key-of-enough-letters"
 PAGE = "http://127.0.0.1:8000"
 
 
 def client(output, **access) -> TestClient:
-    desk = Desk(SpeechService(output), limits=RequestLimits())
+    desk = Desk(SpeechService(output))
     return TestClient(create_application(desk, ServerAccess(**access)), base_url="http://127.0.0.1:8020")
 
 

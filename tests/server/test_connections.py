@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from utils.server import connections, talk
-from utils.server.build import build_server
+from utils.server.application import build_server
 from utils.server.connections import http_settings
 from utils.server.settings import ServerConfig
 

@@ -12,7 +12,7 @@ from tests.server.test_service import WAIT_S, ask, heard, make  # noqa: F401
 from utils.errors import UserError
 from utils.inference.batch import Batch
 from utils.inference.decode import Decoder
-from utils.server.build import build_server
+from utils.server.application import build_server
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
 from utils.speech.generation import Generation
@@ -121,7 +121,7 @@ def test_an_engine_that_has_ended_is_a_server_that_is_not_well(tmp_path: Path, m
     server = build_server(ServerConfig(output=tmp_path, model="tiny", device="cpu"), ())
     client = TestClient(server.application, base_url="http://127.0.0.1")
     assert client.get("/health").json()["status"] == "loading"
-    server.start()
+    server.service.start(server.model)
     server.service._thread.join(WAIT_S)
     answer = client.get("/health")
     assert (answer.status_code, answer.json()["status"]) == (503, "failed")

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.speech.workers import ended, submit, until
-from utils.config import SpeechSettings
 from utils.errors import UserError
+from utils.options import SpeechSettings
 from utils.speech import compare as module
 from utils.speech.compare import Tally, compare, comparisons, next_trial, takes_of, tallies, trials, vote
 from utils.speech.models import SpeakingModel

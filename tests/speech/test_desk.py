@@ -14,9 +14,9 @@ import pytest
 from tests.jobs.children import FINISHES, POLITE, begun, eventually, started
 from tests.speech.workers import ended, submit, until, worker
 from utils import jobs
-from utils.config import SpeechSettings
 from utils.errors import UserError
 from utils.jobs import device as device_module
+from utils.options import SpeechSettings
 from utils.speech import desk as desk_module
 from utils.speech import worker_client
 from utils.speech.desk import GenerationQueue, checked_texts

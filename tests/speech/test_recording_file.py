@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from utils.audio.write import write_wav
-from utils.config import OUTPUT_RATE, SpeechSettings
 from utils.errors import UserError
+from utils.options import OUTPUT_RATE, SpeechSettings
 from utils.project.paths import Project
 from utils.speech.recording_file import BETWEEN_LINES_S, RECORDING_FORMATS, recording_file
 from utils.speech.takes import Line, delete_take, list_takes, new_take, read_take, rename_take

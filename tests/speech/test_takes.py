@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from utils.config import SpeechSettings
 from utils.errors import UserError
+from utils.options import SpeechSettings
 from utils.speech.takes import Line, TakeSentence, find_take, list_takes, new_take, read_take
 from utils.speech.wavs import join_wavs
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from utils.config import SpeechSettings
+from utils.options import SpeechSettings
 from utils.project.paths import Project
 from utils.speech.desk import GenerationQueue
 from utils.speech.takes import Take, read_take

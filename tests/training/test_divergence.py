@@ -8,8 +8,8 @@ import torch
 from tests.clip_tables import listed
 from tests.training.test_run import config_of
 from tests.training.test_trainer import batches_of, clips, make_trainer
-from utils.config import DATASET_RATE
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import read_events

@@ -16,7 +16,7 @@ from gradio_client import Client, handle_file
 from tests.sounds import TEXTS, speech
 from tests.webui.app import running_app
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE
+from utils.options import DATASET_RATE
 
 LIMIT_S = 900
 SECONDS = 3.0

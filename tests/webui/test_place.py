@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.webui.app import running_app
 from tests.webui.small_project import make_project
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE, SpeechSettings
+from utils.options import DATASET_RATE, SpeechSettings
 from utils.project.paths import Project
 from utils.speech.takes import new_take
 from webui import text

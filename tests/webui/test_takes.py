@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from utils.config import SpeechSettings
 from utils.errors import UserError
+from utils.options import SpeechSettings
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings
 from utils.speech.takes import TAKE_FILE, Take, new_take

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from utils.hardware import Gpu, GpuSurvey, Memory
+from utils.hardware.gpu import Gpu, GpuSurvey
+from utils.hardware.resources import Memory
 from utils.jobs import Job
 from utils.runs.progress import Progress
 from webui import text

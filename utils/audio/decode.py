@@ -18,7 +18,7 @@ from utils.audio.container import Block, check_format, skip, track_blocks, track
 from utils.audio.resample import resample
 from utils.audio.riff import data_lengths
 from utils.audio.sound_file import SoundFile, sound_seconds
-from utils.config import Channel
+from utils.options import Channel
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchaudio.transforms import Resample
 
-from utils.config import DATASET_RATE
+from utils.options import DATASET_RATE
 
 # The filter of resampy's and librosa's "kaiser_best": aliases 100 dB down, flat to 95 % of the band.
 # Source: torchaudio's audio resampling tutorial, "Comparison against librosa".

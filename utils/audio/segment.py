@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from utils.audio.container import unreadable
-from utils.config import DATASET_RATE
+from utils.options import DATASET_RATE
 
 _PREPARE_AGAIN = "prepare the dataset again"
 

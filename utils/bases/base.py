@@ -12,10 +12,10 @@ from safetensors import safe_open
 from torch import Tensor
 
 from utils.bases.catalog import DOWNLOADED, LICENSE_ID, has_weights
-from utils.config import Conditioning
 from utils.errors import UserError
 from utils.model.shapes import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
 from utils.model.weights import State, read_weights
+from utils.options import Conditioning
 from utils.project.paths import assets_folder, bases_folder
 from utils.text.tokenizer import Tokenizer
 

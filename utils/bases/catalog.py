@@ -7,8 +7,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from utils.config import STARTER
-from utils.hardware.estimates import ModelSize, model_size
+from utils.options import STARTER
 from utils.project.paths import Project, assets_folder, bases_folder
 from utils.settings import Config
 from utils.text.languages import plain_code
@@ -126,23 +125,6 @@ def has_weights(folder: Path) -> bool:
 
 def _entry(name: str, folder: Path | None, *, is_here: bool) -> BaseEntry:
     return BaseEntry(name=name, folder=folder, is_here=is_here, about=read_about(folder) if folder else {})
-
-
-def size_in(folder: Path) -> ModelSize | None:
-    """Sizes of the GPT of a model folder, from its config.json and vocab.json; None where these cannot be read."""
-    try:
-        sizes = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_args"]
-        vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
-        tokens = {*vocabulary["model"]["vocab"], *(added["content"] for added in vocabulary["added_tokens"])}
-        return model_size(
-            width=sizes["gpt_n_model_channels"],
-            layers=sizes["gpt_layers"],
-            heads=sizes["gpt_n_heads"],
-            text_rows=len(tokens),
-            audio_rows=sizes["gpt_num_audio_tokens"],
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def read_about(folder: Path) -> dict[str, Any]:

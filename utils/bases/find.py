@@ -6,8 +6,8 @@ from pathlib import Path
 from utils.bases.base import Base, where_it_lies
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, base_folder
 from utils.bases.verify import check_files
-from utils.config import STARTER
 from utils.errors import UserError
+from utils.options import STARTER
 from utils.project.advice import command
 
 

@@ -14,7 +14,6 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from torch import Tensor
 
 from utils.bases.catalog import TINY_VERSION, base_folder
-from utils.config import DATASET_RATE
 from utils.files import new_folder
 from utils.model.decoder.build import build_decoder
 from utils.model.dvae import build_dvae
@@ -23,6 +22,7 @@ from utils.model.mel import conditioning_mel, dvae_mel
 from utils.model.shapes import decoder_shape, gpt_shape
 from utils.model.weights import write_weights
 from utils.model.xtts import full_state, initialize_gpt
+from utils.options import DATASET_RATE
 from utils.text.languages import CLEANED_LANGUAGES
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 

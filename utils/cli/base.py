@@ -10,8 +10,8 @@ import tyro
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, BaseEntry, known_bases
 from utils.bases.verify import REMEDY
 from utils.cli.common import error_exits, program, progress_phases
-from utils.config import STARTER
 from utils.errors import UserError
+from utils.options import STARTER
 from utils.project.advice import NAME, command
 from utils.project.paths import bases_folder
 

@@ -18,10 +18,10 @@ import tyro
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from utils.config import Config
 from utils.errors import UserError, disk_errors, raise_problems
-from utils.hardware import TORCH_ENVIRONMENT
+from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.hardware.libraries import missing_library
+from utils.settings import Config
 from utils.spellings import translate
 
 USER_ERROR = 2

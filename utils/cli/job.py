@@ -18,7 +18,7 @@ from utils import jobs
 from utils.bases.catalog import DownloadConfig
 from utils.callbacks import ProgressFn
 from utils.cli.common import error_exits
-from utils.config import Config, DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
+from utils.config import DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.edits.edit import FixConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
@@ -26,6 +26,7 @@ from utils.evaluation.settings import EvaluateConfig
 from utils.project.paths import bases_folder
 from utils.runs.log import FINAL, EventWriter, tail
 from utils.runs.record import EVENTS_FILE
+from utils.settings import Config
 from utils.text.language_settings import LanguageConfig
 
 STOPPED = 143

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_phases, run_command
-from utils.config import DATASET_RATE
+from utils.options import DATASET_RATE
 from utils.project.advice import FOLDER, command
 from utils.project.paths import Project
 from utils.text.language_settings import LanguageConfig

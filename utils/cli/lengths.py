@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.cli.common import progress_phases, run_command
-from utils.config import DATASET_RATE, STARTER, Config
+from utils.options import DATASET_RATE, STARTER
 from utils.project.paths import open_project
+from utils.settings import Config
 
 SHOWN_DROPS = 5
 MOST = "the most this base takes"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from utils.cli.common import progress_phases, run_command
-from utils.config import STARTER
 from utils.dataset.settings import PrepareConfig
+from utils.options import STARTER
 from utils.project.advice import command
 from utils.project.paths import open_project
 

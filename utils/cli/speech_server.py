@@ -17,7 +17,7 @@ import uvicorn
 
 from utils.cli.common import error_exits, parse
 from utils.errors import UserError
-from utils.server.build import build_server
+from utils.server.application import build_server
 from utils.server.connections import http_settings
 from utils.server.guard import ServerAccess
 from utils.server.hosts import is_loopback
@@ -49,11 +49,11 @@ def serve(config: ServerConfig) -> None:
         print(notice, flush=True)
     server = build_server(config, keys)
     with _listen(config.host, config.port) as listening:
-        server.start()
+        server.service.start(server.model)
         port = listening.getsockname()[1]
         host = f"[{config.host}]" if ":" in config.host else config.host
         print(
-            f"Listening on http://{host}:{port} with the model {server.model}; Ctrl-C here stops the server.",
+            f"Listening on http://{host}:{port} with the model {server.model[0]}; Ctrl-C here stops the server.",
             flush=True,
         )
         # Service managers end it so; it then leaves as app.py does.

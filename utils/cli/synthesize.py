@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from utils.cli.common import progress_report, run_command
-from utils.config import OUTPUT_RATE, SynthesizeConfig
+from utils.config import SynthesizeConfig
 from utils.errors import UserError
+from utils.options import OUTPUT_RATE
 from utils.project.paths import open_project
 from utils.speech.models import find_model
 from utils.speech.voice_library import VoiceLibrary

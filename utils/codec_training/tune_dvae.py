@@ -31,10 +31,10 @@ from utils.codec_training.dvae import (
     save_dvae,
     train_dvae,
 )
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError
 from utils.model.dvae import fingerprint
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 
 log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
-from utils.config import OUTPUT_RATE
 from utils.decoder_training.decoder import decode
 from utils.decoder_training.decoder_clips import DecoderClip
 from utils.decoder_training.spectral import SpectralLoss
 from utils.model.decoder.harmonic import HarmonicGenerator
 from utils.model.decoder.vocos import SpectralGenerator
 from utils.model.shapes import NUM_MELS
+from utils.options import OUTPUT_RATE
 
 
 @torch.no_grad()

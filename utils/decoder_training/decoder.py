@@ -16,7 +16,6 @@ from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from utils.audio.pitch import track_pitch
 from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
-from utils.config import OUTPUT_RATE
 from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.decoder_training.hifigan_critic import HifiganCritic
 from utils.decoder_training.spectral import SpectralDiscriminator, SpectralLoss, discriminator_loss, generator_losses
@@ -24,6 +23,7 @@ from utils.jobs.stopping import EXIT_BASE, StopRequest
 from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, AcousticFeatures
 from utils.model.decoder.harmonic import HarmonicGenerator, pitch_losses
 from utils.model.decoder.vocos import SpectralGenerator
+from utils.options import OUTPUT_RATE
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import soundfile
 import torch
 from torch import Tensor
 
-from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 from utils.errors import UserError
+from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 
 SAMPLES_PER_LATENT = CODE_SAMPLES * OUTPUT_RATE / DATASET_RATE
 """Samples at 24 000 Hz that one latent stands for: 1 114.6, not a whole number."""

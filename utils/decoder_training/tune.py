@@ -31,7 +31,6 @@ from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder
 from utils.callbacks import ProgressFn
-from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE
 from utils.dataset.storage.manifest import Clip
 from utils.decoder_training.balance import balance
 from utils.decoder_training.decoder import decode, train_decoder
@@ -44,6 +43,7 @@ from utils.model.dvae import load_code_encoder
 from utils.model.gpt import XttsGpt
 from utils.model.voices import Voice
 from utils.model.weights import State
+from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.bases.find import run_base
-from utils.config import OUTPUT_RATE
 from utils.errors import UserError
 from utils.evaluation.defects import find_defects
 from utils.evaluation.features import RATE, Features, mfccs, trimmed
@@ -33,6 +32,7 @@ from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.jobs.json_lines import Message, Replies
 from utils.model.voices import Voice
+from utils.options import OUTPUT_RATE
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE
 

@@ -12,7 +12,6 @@ from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.bases.find import find_base, run_base
 from utils.callbacks import ProgressFn
-from utils.config import SpeechPrecision
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
@@ -27,6 +26,7 @@ from utils.inference.device import held_device
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
+from utils.options import SpeechPrecision
 from utils.project.paths import Project, new_run_id, open_project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import READY, REFERENCE_FILE, ModelRef, Which, checkpoint_of, find_run, newest_run

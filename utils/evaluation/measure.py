@@ -15,7 +15,6 @@ from torch import Tensor
 
 from utils.audio.resample import resample
 from utils.audio.write import write_wav
-from utils.config import OUTPUT_RATE
 from utils.evaluation.defects import find_defects
 from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
 from utils.evaluation.likeness import difference, sound_of
@@ -27,6 +26,7 @@ from utils.inference.batch import Piece
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
+from utils.options import OUTPUT_RATE
 
 SLOWEST, FASTEST = 0.5, 2.0
 """Bounds of a voice's pace over the reference's: beyond them the speech is at fault, not slow."""

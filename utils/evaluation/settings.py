@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.config import Config, Device, SpeechPrecision
+from utils.options import Device, SpeechPrecision
+from utils.settings import Config
 
 CHECKPOINTS = ("base", "best", "last", "ready")
 RESULT_FILE = "evaluation.json"

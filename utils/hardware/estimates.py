@@ -13,12 +13,13 @@ products and of attention: 24 D with it, in float32 44 D. Explicit attention add
 (float32 and half) or 4. So does the fused attention of a CPU in half precision: 2.
 """
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
-from utils.config import CODE_SAMPLES, TrainConfig
-
-GIB = 1 << 30
-"""Memory is shown as it is sold: a GB is 2^30 bytes, and a card of 12 GB reads 12 GB."""
+from utils.config import TrainConfig
+from utils.hardware.resources import GIB
+from utils.options import CODE_SAMPLES
 
 NUM_LATENTS = 32
 """Conditioning latents before each clip's text (as `utils.model.shapes`, which loads torch)."""
@@ -61,32 +62,31 @@ class ModelSize:
 XTTS_V2 = ModelSize()
 
 
-def model_size(*, width: int, layers: int, heads: int, text_rows: int, audio_rows: int) -> ModelSize:
-    """Sizes of an XTTS GPT of these dimensions, every parameter counted; the rest is as in all of them.
-
-    Args:
-        width: of the model.
-        layers: blocks.
-        heads: of each block.
-        text_rows: tokens of the vocabulary.
-        audio_rows: codes, start and stop.
-    """
-    block = 12 * width**2 + 13 * width
-    # Embeddings and heads of both vocabularies, positions of 404 tokens and 608 codes, two norms.
-    ends = (2 * width + 1) * (text_rows + audio_rows) + (404 + 608 + 4) * width
-    encoder = 81 * width + 6 * (4 * width**2 + 6 * width)
-    inner = width * 8 // 3
-    perceiver = 33 * width + 2 * (2048 * width + 3 * inner * width + 2 * inner + width)
-    conditioning = encoder + perceiver
-    return ModelSize(
-        num_parameters=layers * block + ends + conditioning,
-        num_conditioning=conditioning,
-        layers=layers,
-        width=width,
-        heads=heads,
-        text_rows=text_rows,
-        audio_rows=audio_rows,
-    )
+def size_in(folder: Path) -> ModelSize | None:
+    """Sizes of the GPT of a model folder, from its config.json and vocab.json; None where these cannot be read."""
+    try:
+        sizes = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_args"]
+        vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+        text_rows = len({*vocabulary["model"]["vocab"], *(added["content"] for added in vocabulary["added_tokens"])})
+        width, layers = sizes["gpt_n_model_channels"], sizes["gpt_layers"]
+        audio_rows = sizes["gpt_num_audio_tokens"]
+        block = 12 * width**2 + 13 * width
+        # Embeddings and heads of both vocabularies, positions of 404 tokens and 608 codes, two norms.
+        ends = (2 * width + 1) * (text_rows + audio_rows) + (404 + 608 + 4) * width
+        encoder = 81 * width + 6 * (4 * width**2 + 6 * width)
+        inner = width * 8 // 3
+        perceiver = 33 * width + 2 * (2048 * width + 3 * inner * width + 2 * inner + width)
+        return ModelSize(
+            num_parameters=layers * block + ends + encoder + perceiver,
+            num_conditioning=encoder + perceiver,
+            layers=layers,
+            width=width,
+            heads=sizes["gpt_n_heads"],
+            text_rows=text_rows,
+            audio_rows=audio_rows,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

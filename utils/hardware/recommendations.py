@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
-from utils.config import CompileMode, Precision, TrainConfig
-from utils.hardware.estimates import GIB, MAX_AUDIO_LENGTH, XTTS_V2, MemoryEstimate, ModelSize, estimate
+from utils.config import TrainConfig
+from utils.hardware.estimates import MAX_AUDIO_LENGTH, XTTS_V2, MemoryEstimate, ModelSize, estimate
 from utils.hardware.gpu import Gpu
 from utils.hardware.machine import Machine, this_machine
 from utils.hardware.processor import AVX512_BF16
+from utils.hardware.resources import GIB
+from utils.options import CompileMode, Precision
 from utils.switches import SWITCHES
 
 UseCase = Literal["production", "experiments", "limited memory", "maximum quality", "debugging"]

@@ -10,6 +10,10 @@ import psutil
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 SHARED_MEMORY = Path("/dev/shm")
+GIB = 1 << 30
+"""Memory is shown as it is sold: a GB is 2^30 bytes, and a card of 12 GB reads 12 GB."""
+KEPT_FREE_BYTES = GIB
+"""So much of the disk is left for training, whatever uploads and copies may take."""
 UNLIMITED = 1 << 60
 """Control groups of version 1 write about 2^63 where there is no limit."""
 

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision
 from utils.inference.decode import CancelledError, Decoder, Sentence
 from utils.inference.guards import GRAVE, Judgement, TailCut, judge, usual_codes
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder, WaveformStream
 from utils.model.gpt import XttsGpt
 from utils.model.voices import Voice
+from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision
 
 PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
 """A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""

@@ -22,13 +22,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from utils.config import SpeechPrecision
 from utils.inference.precision import HALF
 from utils.inference.products import PreparedBlock
 from utils.inference.sampling import Sampling, draw
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import NUM_LATENTS
+from utils.options import SpeechPrecision
 from utils.performance_utils.memory import is_out_of_memory
 from utils.performance_utils.trials import pinning_fault
 

@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from utils.config import Device
 from utils.jobs.child import hold
 from utils.jobs.device import device_holder, in_use, wanted_device
+from utils.options import Device
 from utils.performance_utils.device import settle_device
 
 log = logging.getLogger(__name__)

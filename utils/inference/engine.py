@@ -11,7 +11,6 @@ from torch import Tensor
 
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
-from utils.config import SentenceGrouping, SpeechPrecision
 from utils.errors import UserError
 from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
 from utils.inference.precision import resolve_precision, vocoder_in_bf16
@@ -22,6 +21,7 @@ from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice, mixed
 from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
+from utils.options import SentenceGrouping, SpeechPrecision
 from utils.performance_utils.device import check_allocator
 from utils.speech.voice_library import VOICE_SUFFIX, opened
 from utils.text.marks import read_marks

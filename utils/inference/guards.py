@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
+from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 
 Fault = Literal["unfinished", "loop", "too short", "too long", "quiet tail", "late stop", "other words"]
 

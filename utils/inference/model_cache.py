@@ -12,16 +12,17 @@ import torch
 
 from utils.bases.base import Base
 from utils.bases.find import find_base, run_base
-from utils.config import SpeechPrecision, TrainConfig
 from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
 from utils.inference.voice_cache import VoiceCache
 from utils.model.voices import Voice
 from utils.model.weights import State
+from utils.options import SpeechPrecision
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import is_out_of_memory
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of
+from utils.settings import Config
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +209,7 @@ class ModelCache:
             key=key,
             checkpoint=key[2].name if run else "",
             run=run,
-            language=language or (run and TrainConfig.load(run / "config.yaml").language) or "",
+            language=language or (run and Config.read(run / "config.yaml").get("language")) or "",
             speakers=synthesizer.speakers(),
             slots=synthesizer.batch.decoder.slots,
         )

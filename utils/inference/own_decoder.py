@@ -7,7 +7,7 @@ from typing import Any
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder
 from utils.callbacks import ProgressFn
-from utils.config import Device, ExportConfig, TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune import HIFIGAN_STEPS, TunedDecoder, method_of, tune_decoder
 from utils.errors import UserError
@@ -15,6 +15,7 @@ from utils.jobs.child import hold
 from utils.model.voices import ReferenceLimits, load_reference, make_voice
 from utils.model.weights import State
 from utils.model.xtts import build_gpt
+from utils.options import Device
 from utils.performance_utils.device import settle_device
 from utils.project.paths import Project
 from utils.runs.layout import REFERENCE_FILE

@@ -4,9 +4,9 @@ import logging
 
 import torch
 
-from utils.config import SpeechPrecision
 from utils.errors import UserError
 from utils.hardware.processor import cpu
+from utils.options import SpeechPrecision
 from utils.performance_utils.trials import half_precision_fault
 
 AMPERE = (8, 0)

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.config import SpeechPrecision
 from utils.model.gpt import Block, Conv1D
+from utils.options import SpeechPrecision
 
 Product = Callable[[Tensor], Tensor]
 """[N, I] to [N, O]; float32 in and out on a CPU, any type in and the weights' type out on a GPU."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from utils.config import OUTPUT_RATE
 from utils.console import take_output
 from utils.errors import UserError
 from utils.jobs.json_lines import Message, Replies, Requests
+from utils.options import OUTPUT_RATE
 from utils.training.samples import SAMPLES_FOLDER
 
 if TYPE_CHECKING:

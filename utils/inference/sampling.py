@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from utils.config import SpeechSettings
+from utils.options import SpeechSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,6 @@ from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.download import fetched_base
 from utils.bases.find import run_base
-from utils.config import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.device import speech_device
@@ -24,6 +23,7 @@ from utils.inference.voice_cache import VoiceCache
 from utils.inference.voice_spec import VoiceSpec, find_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
+from utils.options import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.performance_utils.memory import memory_errors
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project

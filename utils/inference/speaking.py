@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from utils.audio.write import to_pcm16
-from utils.config import OUTPUT_RATE
 from utils.errors import UserError
 from utils.inference.batch import Piece, Spoken, Utterance
 from utils.inference.engine import Synthesizer
 from utils.inference.model_cache import LoadedModel, ModelCache
 from utils.inference.sampling import Sampling
 from utils.model.voices import Voice, mixed
+from utils.options import OUTPUT_RATE
 from utils.performance_utils.memory import is_out_of_memory
 from utils.speech.generation import BUFFER_S, Generation, SpeechCounts, UnknownVoiceError
 from utils.speech.voice_library import DEFAULT_VOICE, voice_parts

@@ -5,8 +5,8 @@ from torch import Tensor
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.resample import resample
 from utils.audio.voice_activity import VAD_RATE
-from utils.config import OUTPUT_RATE
 from utils.inference.batch import Piece
+from utils.options import OUTPUT_RATE
 from utils.text.error_rate import disagreement
 from utils.text.tokenizer import Tokenizer
 

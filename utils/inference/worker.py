@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from utils.config import OUTPUT_RATE
 from utils.console import take_output
 from utils.errors import UserError, disk_errors
 from utils.jobs.json_lines import Message, Replies, Requests
+from utils.options import OUTPUT_RATE
 from utils.speech.generation import Generation, SpeechCounts, SpeechRequest
 from utils.speech.models import SpeakingModel
 from utils.speech.wavs import join_wavs

@@ -10,11 +10,11 @@ import yaml
 from utils import jobs
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
-from utils.hardware import disk_free
+from utils.hardware.resources import KEPT_FREE_BYTES, disk_free
 from utils.project.disk import size_of
 from utils.project.paths import Project, open_project
 from utils.project.projects import SETTINGS_FILE, list_projects
-from utils.project.uploads import KEPT_FREE_BYTES, UPLOADS_FOLDER
+from utils.project.uploads import UPLOADS_FOLDER
 
 ASIDE = ".deleted-"
 """Before the name of a folder that is on its way out: no project has such a name."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from utils.config import Config
 from utils.errors import UserError, disk_errors
 from utils.jobs.device import CPU, Claim, refuse_second, require_usable, wanted_device
 from utils.jobs.environment import child_environment
@@ -30,6 +29,7 @@ from utils.runs.record import (
     update_record,
     write_record,
 )
+from utils.settings import Config
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import soundfile
 
 from utils.bases.base import Base
-from utils.config import CODE_SAMPLES
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, raise_problems
+from utils.options import CODE_SAMPLES
 from utils.text.amharic.sounds import to_latin_text
 from utils.text.languages import AMHARIC, plain_code, require_packages
 from utils.text.normalize import normalize

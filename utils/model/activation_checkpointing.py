@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from utils.config import Checkpointing
+from utils.options import Checkpointing
 
 _SAVED_NAMES = (
     "aten.mm",

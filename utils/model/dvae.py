@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.config import CODE_SAMPLES
 from utils.errors import UserError
 from utils.model.mel import dvae_mel
 from utils.model.no_tf32 import exact_float32
 from utils.model.weights import State, read_weights
+from utils.options import CODE_SAMPLES
 
 TAIL_SAMPLES = 8_192
 """Zeros appended to a clip: the last six encoder positions depend on what follows them."""

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.config import Checkpointing
 from utils.model.activation_checkpointing import run_checkpointed
 from utils.model.attention import (
     Attend,
@@ -30,6 +29,7 @@ from utils.model.guided_attention import Guide, guided_blocks, reading_loss
 from utils.model.matrix_attention import plan_groups
 from utils.model.packing import IGNORED, PackedBatch
 from utils.model.shapes import GptShape
+from utils.options import Checkpointing
 
 
 @dataclass(kw_only=True)

@@ -10,9 +10,9 @@ import torch
 import torchaudio
 from torch import Tensor, nn
 
-from utils.config import DATASET_RATE
 from utils.model.no_tf32 import exact_float32
 from utils.model.shapes import NUM_MELS
+from utils.options import DATASET_RATE
 
 HOP = 256
 MEL_FLOOR = 1e-5

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from utils.audio.decode import load_audio
 from utils.audio.reference import SHORTEST_S, check_reference
 from utils.audio.resample import resample
-from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.errors import UserError
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
+from utils.options import DATASET_RATE, SPEAKER_RATE
 
 
 @dataclass(frozen=True, kw_only=True)

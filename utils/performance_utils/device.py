@@ -5,9 +5,9 @@ from typing import Literal
 
 import torch
 
-from utils.config import Device
 from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.hardware.machine import cuda_refused, this_machine
+from utils.options import Device
 from utils.performance_utils.memory import is_out_of_memory
 
 

@@ -10,10 +10,9 @@ import psutil
 import torch
 
 from utils.errors import UserError
-from utils.hardware.estimates import GIB
 from utils.hardware.gpu import find_gpus
 from utils.hardware.holders import process_names
-from utils.hardware.resources import memory, process_memory
+from utils.hardware.resources import GIB, memory, process_memory
 from utils.hardware.visible import trained_on
 
 SIGNS = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")

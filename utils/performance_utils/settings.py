@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from utils.console import say
-from utils.hardware import GIB, cpu, find_gpus, memory, usable_cpus
+from utils.hardware.gpu import find_gpus
 from utils.hardware.machine import this_machine
+from utils.hardware.processor import cpu, usable_cpus
+from utils.hardware.resources import GIB, memory
 from utils.model.no_tf32 import kept_float32
 from utils.performance_utils.device import check_allocator, settle_device
 from utils.performance_utils.memory import memory_line, memory_stats

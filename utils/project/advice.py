@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from utils.config import TrainConfig
+from utils.settings import Config
 
 DEFAULT_OUTPUT = Path("output")
 """The folder of all projects where a command names none."""
@@ -54,15 +54,16 @@ def command(program: str, *words: object, project: Place | str | None = None, **
     return subprocess.list2cmdline(line) if os.name == "nt" else shlex.join(line)
 
 
-def train_command(config: TrainConfig, project: Place, always: Collection[str] = ()) -> str:
+def train_command(config: Config, project: Place, always: Collection[str] = ()) -> str:
     """The command that trains with these settings: it names what differs from the defaults.
 
     Args:
-        config: the settings.
+        config: a `TrainConfig`.
         project: theirs.
         always: settings that are named in any case, last.
     """
-    plain = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    assert dataclasses.is_dataclass(config)
+    plain = {field.name: field.default for field in dataclasses.fields(config)}
     names = [name for name in plain if name not in ("project", "output", *always)]
     flags = {name: value for name in names if (value := getattr(config, name)) != plain[name]}
     flags |= {name: getattr(config, name) for name in always}

@@ -1,16 +1,13 @@
 """Limit uploads: a quota for each project, and free space kept on the disk."""
 
 from utils.errors import UserError
-from utils.hardware import disk_free
+from utils.hardware.resources import GIB, KEPT_FREE_BYTES, disk_free
 from utils.project.disk import size_of
 from utils.project.paths import Project
 
 UPLOADS_FOLDER = "uploads"
-GIB = 2**30
 DEFAULT_QUOTA_BYTES = 50 * GIB
 """All uploads of one project together."""
-KEPT_FREE_BYTES = GIB
-"""So much of the disk is left for training, whatever the quota allows."""
 
 
 def uploaded_bytes(project: Project) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from utils.hardware import memory
+from utils.hardware.resources import memory
 from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, num_bytes
 from utils.runs.log import RunLog
 

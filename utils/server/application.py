@@ -1,4 +1,8 @@
-"""The web application: both APIs, health and metrics, behind the guard."""
+"""The web application: both APIs, health and metrics, behind the guard; and a server made of its settings."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -7,11 +11,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from utils.hardware.resources import GIB
+from utils.jobs.device import require_usable
 from utils.server import openai_routes, xtts_routes
+from utils.server.catalog import find_listed
 from utils.server.faults import ApiError
 from utils.server.guard import Guard, ServerAccess
 from utils.server.metrics import Metrics
+from utils.server.service import SpeechService
+from utils.server.settings import ServerConfig
 from utils.server.talk import Desk
+from utils.speech.models import SpeakingModel
 
 
 def create_application(desk: Desk, access: ServerAccess) -> FastAPI:
@@ -57,3 +67,55 @@ def create_application(desk: Desk, access: ServerAccess) -> FastAPI:
                 openapi_extra=body,
             )
     return application
+
+
+class SpeechServer(NamedTuple):
+    """A server that listens nowhere yet."""
+
+    application: FastAPI
+    service: SpeechService
+    model: tuple[str, SpeakingModel]
+    """What speaks where a request names no model, and its id."""
+
+
+def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
+    """A server as the settings say.
+
+    Args:
+        config: the settings.
+        keys: API keys of which a request must bring one; none is needed where there are none.
+
+    Raises:
+        UserError: the device or the model cannot be used.
+    """
+    output = config.output.resolve()
+    require_usable(config.device)
+    service = SpeechService(
+        output,
+        device=config.device,
+        precision=config.precision,
+        slots=config.slots,
+        max_requests=config.max_requests,
+        max_model_bytes=None if config.max_model_gb is None else int(config.max_model_gb * GIB),
+        unload_after_s=60 * config.unload_after or math.inf,
+        language=config.language,
+    )
+    desk = Desk(
+        service,
+        max_characters=config.max_characters,
+        model=config.model,
+        aliases=dict(one.split("=", 1) for one in config.alias),
+    )
+    model = desk.default_model()
+    access = ServerAccess(
+        host=config.host,
+        keys=tuple(keys),
+        trusted_hosts=config.trusted_host,
+        origins=tuple(origin.rstrip("/") for origin in config.allow_origin),
+        max_upload_bytes=config.max_upload_mb * 2**20,
+    )
+    return SpeechServer(
+        application=create_application(desk, access),
+        service=service,
+        model=(model, find_listed(output, model)),
+    )

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from utils.bases.catalog import known_bases
-from utils.config import DATASET_RATE
 from utils.errors import UserError, disk_errors
+from utils.options import DATASET_RATE
 from utils.project.paths import check_name
 from utils.project.projects import find_project, list_projects
 from utils.speech.generation import UnknownModelError

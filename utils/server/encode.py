@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import av
 import numpy as np
 
-from utils.config import OUTPUT_RATE
+from utils.options import OUTPUT_RATE
 
 WAV_UNKNOWN = 0xFFFFFFFF
 """Size in the header of a WAV whose end is not known yet."""

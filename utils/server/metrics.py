@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from utils.hardware import process_memory
+from utils.hardware.resources import process_memory
 from utils.server.service import SpeechService
 
 FIRST_SOUND_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)

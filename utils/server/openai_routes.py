@@ -18,8 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from utils.errors import UserError
-from utils.hardware import disk_free
-from utils.project.uploads import KEPT_FREE_BYTES
+from utils.hardware.resources import KEPT_FREE_BYTES, disk_free
 from utils.server.catalog import find_listed, list_models, model_voices
 from utils.server.faults import ApiError, as_api_error
 from utils.server.talk import Desk, check_format, read_json

@@ -9,9 +9,9 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from utils.config import Device, SpeechPrecision
 from utils.errors import UserError
 from utils.jobs.device import CPU, device_holder, free_device, wanted_device
+from utils.options import Device, SpeechPrecision
 from utils.speech.generation import (
     Generation,
     QueueFullError,
@@ -246,7 +246,7 @@ class SpeechService:
     def _new_engine(self) -> "Engine":
         import torch  # which takes seconds: the port is open already
 
-        from utils.hardware import memory
+        from utils.hardware.resources import memory
         from utils.inference.model_cache import ModelCache
         from utils.inference.speaking import Engine
         from utils.performance_utils.device import settle_device

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any
@@ -43,20 +43,12 @@ BODY_TIMEOUT_S = 30.0
 """A client may take so long to send what it asks."""
 
 
-@dataclass(frozen=True)
-class RequestLimits:
-    """What one request may ask for."""
-
-    max_characters: int = 20_000
-    """Of its text; about twenty minutes of speech."""
-
-
 class Desk:
     """Takes requests of all routes.
 
     Args:
         service: speaks them.
-        limits: what they may ask for.
+        max_characters: of a request's text; the default is about twenty minutes of speech.
         model: id of the model that speaks where a request names none; the first of the list when empty.
         aliases: other names of models and voices, as clients may use them.
     """
@@ -65,11 +57,11 @@ class Desk:
         self,
         service: SpeechService,
         *,
-        limits: RequestLimits,
+        max_characters: int = 20_000,
         model: str = "",
         aliases: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.service, self.limits = service, limits
+        self.service, self._max_characters = service, max_characters
         self.recordings = Recordings(service.output)
         self._model, self._aliases = model, aliases
 
@@ -156,7 +148,7 @@ class Desk:
             raise ApiError(400, "Give the text to speak as a string.", param="input")
         if not text.strip():
             raise ApiError(400, "The text is empty; give the words to speak.", param="input", code="empty_text")
-        most = self.limits.max_characters
+        most = self._max_characters
         if len(text) > most:
             message = f"The text has {len(text)} characters; a request may have {most}. Split it."
             raise ApiError(400, message, param="input", code="string_above_max_length")

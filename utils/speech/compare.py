@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from utils.config import SpeechSettings
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
+from utils.options import SpeechSettings
 from utils.project.paths import Project, check_name, new_run_id
 from utils.speech.desk import MAX_WAITING, GenerationQueue, checked_texts
 from utils.speech.models import find_model

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from utils.config import Device, SpeechSettings
 from utils.errors import UserError, disk_errors
 from utils.jobs.json_lines import Message
+from utils.options import Device, SpeechSettings
 from utils.project.paths import Project
 from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model

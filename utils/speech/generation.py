@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from utils.config import OUTPUT_RATE, SpeechSettings
 from utils.errors import UserError
+from utils.options import OUTPUT_RATE, SpeechSettings
 from utils.speech.models import SpeakingModel
 from utils.speech.voice_library import DEFAULT_VOICE
 

@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from utils.config import OUTPUT_RATE
 from utils.errors import UserError, disk_errors
 from utils.files import replacing
+from utils.options import OUTPUT_RATE
 from utils.speech.takes import Take
 
 RecordingFormat = Literal["wav", "flac", "mp3", "m4b"]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from utils.config import SpeechSettings
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
+from utils.options import SpeechSettings
 from utils.project.paths import Project, check_name, new_run_id
 from utils.runs.process import ProcessId
 

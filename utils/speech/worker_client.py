@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from utils.config import Device
 from utils.errors import UserError, disk_errors
 from utils.jobs.device import CPU, device_holder, free_device
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild, Message
+from utils.options import Device
 from utils.runs.log import last_lines
 from utils.runs.record import Job
 

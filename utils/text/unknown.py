@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from utils.config import STARTER
+from utils.options import STARTER
 from utils.project.advice import CODE, extend_command
 
 INSTEAD = {

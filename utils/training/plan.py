@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
-from utils.config import CODE_SAMPLES, TrainConfig
+from utils.config import TrainConfig
 from utils.errors import UserError, raise_problems
+from utils.options import CODE_SAMPLES
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import read_state, whole_checkpoint
 from utils.runs.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume

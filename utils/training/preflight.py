@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.hardware.estimates import GIB
+from utils.hardware.resources import GIB
 from utils.jobs.child import hold
 from utils.jobs.environment import child_environment
 from utils.performance_utils.device import settle_device

@@ -10,11 +10,12 @@ from accelerate.utils import broadcast_object_list
 
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE, TrainConfig
+from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.files import replacing, write_atomic
 from utils.jobs.child import register
 from utils.model.weights import write_pickle
+from utils.options import DATASET_RATE
 from utils.project.paths import new_run_id
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
 from utils.training.data.base import keep_start

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from utils.config import SpeechSettings
 from utils.dataset.edits.edit import current_report
 from utils.errors import UserError
+from utils.options import SpeechSettings
 from utils.project.paths import Project
 from utils.speech.compare import MAX_MODELS, comparisons
 from utils.speech.models import SpeakingModel, speaking_models

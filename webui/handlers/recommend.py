@@ -1,9 +1,11 @@
 """Tab 2: recommended settings for this machine and base, and whether a training with them fits in memory."""
 
-from utils.bases.catalog import base_folder, read_about, size_in
-from utils.config import STARTER
+from utils.bases.catalog import base_folder, read_about
 from utils.errors import UserError
-from utils.hardware import USE_CASES, XTTS_V2, ModelSize, memory_fit, this_machine
+from utils.hardware.estimates import XTTS_V2, ModelSize, size_in
+from utils.hardware.machine import this_machine
+from utils.hardware.recommendations import USE_CASES, memory_fit
+from utils.options import STARTER
 from utils.project.paths import Project
 from webui import text
 from webui.change import Updates, Values

@@ -3,9 +3,10 @@
 from itertools import count
 
 from utils import jobs
-from utils.config import STARTER, DemoConfig
+from utils.config import DemoConfig
 from utils.errors import UserError
 from utils.jobs import Job
+from utils.options import STARTER
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project, list_projects
 from utils.runs.progress import progress_of

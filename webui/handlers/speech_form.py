@@ -3,8 +3,8 @@
 import secrets
 from pathlib import Path
 
-from utils.config import SpeechSettings
 from utils.errors import UserError
+from utils.options import SpeechSettings
 from utils.project.paths import Project
 from utils.project.projects import project_language
 from utils.speech.desk import MAX_CHARACTERS, checked_texts

@@ -3,7 +3,8 @@
 from utils import jobs
 from utils.bases.catalog import DOWNLOADED, DownloadConfig, known_bases
 from utils.errors import UserError
-from utils.hardware import disk_free, this_machine
+from utils.hardware.machine import this_machine
+from utils.hardware.resources import disk_free
 from utils.project.paths import NO_PROJECT, Project, bases_folder
 from utils.project.projects import list_projects
 from webui import text

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from utils import jobs
-from utils.bases.catalog import base_folder, has_weights, read_about, size_in
+from utils.bases.catalog import base_folder, has_weights, read_about
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
-from utils.hardware import XTTS_V2, Recommendation, UseCase
-from utils.hardware import recommend as recommend_settings
+from utils.hardware.estimates import XTTS_V2, size_in
+from utils.hardware.recommendations import Recommendation, UseCase
+from utils.hardware.recommendations import recommend as recommend_settings
 from utils.jobs import Job
 from utils.jobs.run_queue import QueuedRun, dequeue, enqueue, holder, move, read_queue
 from utils.project.paths import Project

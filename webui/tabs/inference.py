@@ -5,7 +5,7 @@ from dataclasses import replace
 import gradio as gr
 from gradio.blocks import Block
 
-from utils.config import SpeechSettings
+from utils.options import SpeechSettings
 from utils.server.settings import MAX_PORT, ServerConfig
 from utils.speech.compare import MAX_MODELS
 from utils.speech.recording_file import RECORDING_FORMATS

@@ -4,7 +4,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from utils.config import TrainConfig
-from utils.hardware import find_gpus
+from utils.hardware.gpu import find_gpus
 from utils.switches import CHECKBOXES
 from webui import text
 from webui.fields import training_fields

@@ -1,6 +1,6 @@
 """Whether the form's training fits in memory, by calculation, before it starts."""
 
-from utils.hardware import MemoryFit
+from utils.hardware.recommendations import MemoryFit
 from webui import text
 from webui.markup import Markup, tag
 from webui.views.parts import bar, memory_size, message

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from utils.hardware import GIB, Gpu
+from utils.hardware.gpu import Gpu
+from utils.hardware.resources import GIB
 from utils.jobs import Job
 from utils.runs.log import Event, number_of
 from webui import text

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from utils.hardware import GIB
+from utils.hardware.resources import GIB
 from webui import text
 from webui.markup import Markup, join, lines, tag
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from utils.hardware import Recommendation
+from utils.hardware.recommendations import Recommendation
 from webui import text
 from webui.markup import Markup, tag
 from webui.views.parts import message, table

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.config import STARTER
 from utils.dataset.edits.browse import PAGE_SIZE, FoundClips
 from utils.dataset.sources.intake import UploadedFile, Uploads
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
+from utils.options import STARTER
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.chart import bar_chart

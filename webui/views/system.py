@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utils.bases.catalog import BaseEntry
-from utils.hardware import Machine, torch_build
+from utils.hardware.machine import Machine
+from utils.hardware.wheel import torch_build
 from utils.jobs import Job
 from utils.project.disk import size_of
 from utils.project.paths import Project

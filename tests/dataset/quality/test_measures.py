@@ -11,11 +11,11 @@ from tests.dataset.recordings import add_row, config, demo_clips, make_source
 from utils.audio.decode import load_audio
 from utils.audio.loudness import loudness
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.quality.measures import outliers
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import Report
+from utils.options import DATASET_RATE
 
 _WITH = {"quality": True, "check_speakers": False}
 

@@ -13,7 +13,6 @@ from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.bases import loading
 from utils.bases.find import find_base
-from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.dataset.build import prepare
 from utils.dataset.quality import scorers as judges_module
 from utils.dataset.quality.measures import flag_clips
@@ -22,6 +21,7 @@ from utils.dataset.quality.speaker_encoder import FastSpeakerEncoder
 from utils.dataset.quality.vectors import packed
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport, Report
+from utils.options import DATASET_RATE, SPEAKER_RATE
 from utils.project.paths import Project
 
 STAND_IN = """

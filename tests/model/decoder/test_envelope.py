@@ -3,9 +3,9 @@
 import torch
 
 from utils.audio.pitch import track_pitch
-from utils.config import OUTPUT_RATE
 from utils.decoder_training.spectral import SpectralLoss
 from utils.model.decoder.envelope import HOP, EnvelopeFilter
+from utils.options import OUTPUT_RATE
 
 FRAMES = 60
 

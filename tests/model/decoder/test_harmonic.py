@@ -5,10 +5,10 @@ from dataclasses import replace
 import torch
 
 from utils.audio.pitch import track_pitch
-from utils.config import OUTPUT_RATE
 from utils.model.decoder.build import build_decoder
 from utils.model.decoder.harmonic import LEAST_HZ, make_source, pitch_losses, pitch_of
 from utils.model.shapes import DecoderShape
+from utils.options import OUTPUT_RATE
 
 HOP = 256
 SHAPE = DecoderShape(

@@ -26,7 +26,6 @@ from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.verify import check_files
 from utils.codec_training.dvae import init_codebook
-from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import read_manifest
 from utils.inference.engine import Synthesizer
 from utils.model.decoder.vocos import SpectralVocoder
@@ -34,6 +33,7 @@ from utils.model.dvae import CodeEncoder, build_dvae, needed_tensors
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
 from utils.model.packing import IGNORED, STOPS
+from utils.options import DATASET_RATE
 
 
 def test_steps_resume_from_the_last_checkpoint_and_end_as_if_undisturbed(tmp_path: Path, monkeypatch) -> None:

@@ -16,8 +16,8 @@ from recipes.starter.speaker_encoder import (
     separation,
     train_speaker_encoder,
 )
-from utils.config import SPEAKER_RATE
 from utils.errors import UserError
+from utils.options import SPEAKER_RATE
 
 SHAPE = SpeakerShape(width=16, filters=(4, 4, 8, 8), layers=(1, 1, 1, 1))
 TINY = SpeakerTraining(steps=30, batch_size=12, crop_s=0.5, warmup_steps=3, log_every=10, checkpoint_every=10)

@@ -7,7 +7,9 @@ import pytest
 
 from tests.hardware.machines import make_gpu, make_machine
 from tests.test_architecture import ROOT
-from utils.hardware import Cpu, Machine, recommend
+from utils.hardware.machine import Machine
+from utils.hardware.processor import Cpu
+from utils.hardware.recommendations import recommend
 from utils.switches import SWITCHES
 from utils.training.switches.record import EXPLICIT, KERNELS, PACKAGED, SLOW
 

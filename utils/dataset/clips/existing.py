@@ -8,13 +8,13 @@ from pathlib import Path
 
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
-from utils.config import DATASET_RATE
 from utils.dataset.clips.sound import digest
 from utils.dataset.formats.locate import printable
 from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
 from utils.errors import UserError
 from utils.files import file_hash
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 
 

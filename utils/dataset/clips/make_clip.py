@@ -7,13 +7,13 @@ from pathlib import Path
 
 from utils.audio.decode import duration
 from utils.audio.suffixes import PLAIN_SUFFIXES
-from utils.config import DATASET_RATE
 from utils.dataset.clips.sound import ClipSound, SoundSettings, SoundTask
 from utils.dataset.formats.locate import WAVS, printable
 from utils.dataset.quality.checks import Checks
 from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Report, Span
 from utils.dataset.storage.work import Work, short_hash
+from utils.options import DATASET_RATE
 
 _NAME_LENGTH = 48
 

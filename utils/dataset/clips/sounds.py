@@ -8,7 +8,6 @@ from typing import Any
 
 from utils.audio.decode import load_audio
 from utils.callbacks import ProgressFn
-from utils.config import DATASET_RATE
 from utils.dataset.clips.make_clip import ClipMaker, Draft
 from utils.dataset.clips.sound import SoundMaker, SoundTask
 from utils.dataset.quality.scorers import Scorers
@@ -17,6 +16,7 @@ from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.parallel import WORTH_PROCESSES, load_ahead, run_tasks
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work
+from utils.options import DATASET_RATE
 
 
 def make_sounds(

@@ -15,13 +15,13 @@ from typing import Any, Literal
 import pandas as pd
 from filelock import FileLock
 
-from utils.config import Config
 from utils.dataset.edits.history import Edit, EditKind, Place, load_edits, plain, save_edits
 from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
 from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
 from utils.errors import UserError, disk_errors
 from utils.files import replacing, write_atomic
 from utils.project.paths import Project
+from utils.settings import Config
 
 MAX_TEXT = 2_000
 """Characters; far more than any base can read."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from utils.audio.resample import resample
-from utils.config import DATASET_RATE, SPEAKER_RATE
+from utils.options import DATASET_RATE, SPEAKER_RATE
 
 CROP_S = 3.0
 """The speaker encoder embeds all of a clip in crops this long, in seconds: one alone may be said in any manner."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from utils.config import DATASET_RATE, MIN_CLIP_SECONDS, STARTER, Channel, Device
+from utils.config import MIN_CLIP_SECONDS
+from utils.options import DATASET_RATE, STARTER, Channel, Device
 from utils.settings import Config, is_encoding
 
 Engine = Literal["local", "ray"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, NamedTuple, Self
 
-from utils.config import DATASET_RATE
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 from utils.text.unknown import UnknownCharacter, count_unknown
 
 Status = Literal["used", "dropped"]

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 import torchaudio
 from torch import Tensor, nn
 
-from utils.config import OUTPUT_RATE
 from utils.model.shapes import NUM_MELS
+from utils.options import OUTPUT_RATE
 
 HOP, FFT_SIZE = 256, 1024
 FLOOR = 1e-5

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from TTS.vocoder.models.hifigan_generator import LRELU_SLOPE, HifiganGenerator
 
-from utils.config import OUTPUT_RATE
 from utils.model.decoder.acoustic import KERNEL, AcousticFeatures, AcousticModel
 from utils.model.decoder.envelope import EnvelopeFilter
 from utils.model.shapes import NUM_MELS, DecoderShape
+from utils.options import OUTPUT_RATE
 
 MIDDLE_HZ = 150.0
 """Pitches are predicted in octaves from here."""

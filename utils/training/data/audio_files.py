@@ -15,10 +15,10 @@ import soundfile
 from filelock import FileLock
 
 from utils.audio.decode import load_audio
-from utils.config import DATASET_RATE
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
 from utils.files import file_hash
+from utils.options import DATASET_RATE
 
 log = logging.getLogger(__name__)
 

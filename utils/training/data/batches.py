@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader, Dataset
 from utils.audio.decode import load_audio
 from utils.audio.segment import read_segment
 from utils.bases.base import XTTS_CROP
-from utils.config import CODE_SAMPLES, DATASET_RATE, Conditioning
 from utils.errors import UserError
 from utils.jobs.stopping import leave_stops_to_trainer
 from utils.model.packing import NO_STATIC_SHAPE, Layout, PackedBatch, StaticShape, pack
 from utils.model.shapes import GptShape
+from utils.options import CODE_SAMPLES, DATASET_RATE, Conditioning
 from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.epoch_batches import Place

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from utils.config import DATASET_RATE
+from utils.options import DATASET_RATE
 from utils.training.data.clips import TrainingClip
 
 

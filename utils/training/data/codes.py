@@ -22,8 +22,8 @@ from torch import Tensor
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.callbacks import ProgressFn
-from utils.config import DATASET_RATE
 from utils.model.dvae import fingerprint, load_code_encoder
+from utils.options import DATASET_RATE
 from utils.training.data.audio_files import AudioFiles, parsed_lines
 
 log = logging.getLogger(__name__)

@@ -18,11 +18,12 @@ from torch.utils.data import DataLoader
 
 from utils.bases.base import Base
 from utils.callbacks import ProgressFn
-from utils.config import DATASET_RATE, TrainConfig
+from utils.config import TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
 from utils.hardware.processor import usable_cpus
 from utils.hardware.resources import memory
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
 from utils.text.tokenizer import Tokenizer
 from utils.training.data.audio_files import AudioFacts, AudioFiles

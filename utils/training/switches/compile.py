@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from utils.config import CompileMode, TrainConfig
+from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
+from utils.options import CompileMode
 from utils.training.switches.base import GRAPHS, Behavior, Off, Seen, Trace
 
 TRITON_CAPABILITY = (7, 0)

@@ -2,8 +2,9 @@
 
 import torch
 
-from utils.config import Checkpointing, TrainConfig
+from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
+from utils.options import Checkpointing
 from utils.training.switches.base import MB, Behavior, Off, Seen, Trace, blocks
 from utils.training.switches.compile import compile_mode
 

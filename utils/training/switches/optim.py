@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from utils.config import Device, Precision
 from utils.errors import UserError
 from utils.hardware.processor import cpu
+from utils.options import Device, Precision
 from utils.performance_utils.device import settle_device
 from utils.schedules import LrSchedule, Schedule
 

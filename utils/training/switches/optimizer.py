@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import nn
 
-from utils.config import Checkpointing, CompileMode, Precision, TrainConfig
+from utils.config import TrainConfig
 from utils.console import say
 from utils.errors import UserError
 from utils.hardware.recommendations import Recommendation, recommend
 from utils.model.gpt import XttsGpt
+from utils.options import Checkpointing, CompileMode, Precision
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import memory_line, memory_stats
 from utils.performance_utils.settings import optimize_torch_settings

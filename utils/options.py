@@ -1,0 +1,61 @@
+"""Sample rates, the values that settings may take, and how speech is generated: what all rooms share."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from utils.settings import Config
+
+DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE = 22_050, 24_000, 16_000
+"""Sample rates in Hz: of datasets and codes, of generated speech, and of the speaker encoder's input."""
+CODE_SAMPLES = 1_024
+"""Audio samples that one DVAE code stands for at `DATASET_RATE`: 21.5 codes a second."""
+
+STARTER = "starter"
+"""The base that ships with the project: the default."""
+
+Conditioning = Literal["other", "own", "own_masked"]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+SpeechPrecision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
+Device = Literal["auto", "cpu", "cuda"]
+Channel = Literal["mix", "left", "right", "louder"]
+SentenceGrouping = Literal["joined", "sentences", "quick"]
+Checkpointing = Literal["none", "selective", "full"]
+BestBy = Literal["speech", "loss"]
+AttentionKernel = Literal["auto", "torch", "flash-attn", "explicit"]
+CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechSettings(Config):
+    """Settings of speech generation, the same for all models."""
+
+    language: str | None = None
+    """Language code of the text; the model's own when not given."""
+    split: SentenceGrouping = "quick"
+    """Sentence grouping: quick, the first alone and the rest joined (playback starts sooner); sentences, each alone;
+    joined, as many sentences as fit in one generation (even prosody; a small model can lose one)."""
+    temperature: float = 0.65
+    """Sampling temperature; 0 takes the most likely code each time (greedy)."""
+    top_k: int = 50
+    """Sample from this many most likely codes; 0 is all."""
+    top_p: float = 0.85
+    """Sample from the most likely codes whose probabilities sum to this."""
+    repetition_penalty: float = 2.0
+    """Penalty on codes generated before: divides their positive logits and multiplies their negative ones; 1 is off."""
+    speed: float = 1.0
+    """Tempo of the speech; 2 is twice as fast."""
+    seed: int | None = None
+    """Seed of the sampling; a new one for each take when not given."""
+
+    def problems(self) -> list[str]:
+        return self.beyond(_SPEECH_LIMITS)
+
+
+_SPEECH_LIMITS = {
+    "temperature": ("[0, 2]", "", "0 (greedy) to 2"),
+    "top_p": ("(0, 1]", "", "a probability above 0, up to 1"),
+    "top_k": ("[0, inf]", "", "0 (all) or more"),
+    "repetition_penalty": ("[1, 20]", "", "1 (none) to 20"),
+    "speed": ("[0.25, 4]", "", "0.25 to 4"),
+    "seed": (f"[0, {2**63})", "", "0 or more"),
+}
