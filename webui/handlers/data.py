@@ -10,7 +10,6 @@ from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.intake import (
     add_uploads,
     remove_uploads,
-    survey,
     to_be_replaced,
     upload_sources,
     uploaded_files,
@@ -92,7 +91,7 @@ def _uploads(project: Project | None, found: Sequence[ClipReport] = ()) -> Updat
     files = uploaded_files(project) if project else []
     names = [file.name for file in files[:MAX_LISTED]]
     return {
-        "data.uploads": view.uploads(survey(project)) if project else "",
+        "data.uploads": view.uploads(files) if project else "",
         "data.files_box": Change(visible=bool(files)),
         "data.files_list": view.files(files[:MAX_LISTED], found, len(files)),
         "data.chosen_files": Change(choices=names, value=[]),

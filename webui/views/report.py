@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from utils.dataset.edits.browse import PAGE_SIZE, FoundClips
-from utils.dataset.sources.intake import UploadedFile, Uploads
+from utils.dataset.sources.intake import UploadedFile, count_kinds
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
 from utils.options import STARTER
@@ -20,13 +20,15 @@ GOOD_MINUTES, ENOUGH_MINUTES = 10, 2
 """Speech of one voice from which a fine-tuning gains, and below which it hardly can."""
 
 
-def uploads(found: Uploads) -> Markup:
+def uploads(found: Sequence[UploadedFile]) -> Markup:
     """What was uploaded so far."""
-    if found.num_files == 0:
+    if not found:
         return empty(text.NOTHING_UPLOADED)
-    counts = text.upload_counts(found.recordings, found.transcripts, found.tables, found.archives)
+    counts = text.upload_counts(*count_kinds(found))
     facts = [tag("span", tag("b", count), " ", words, class_="fact") for count, words in counts if count]
-    return tag("div", *facts, tag("span", gigabytes(found.num_bytes), class_="fact"), class_="facts")
+    return tag(
+        "div", *facts, tag("span", gigabytes(sum(file.num_bytes for file in found)), class_="fact"), class_="facts"
+    )
 
 
 def files(shown: Sequence[UploadedFile], clips: Sequence[ClipReport], num_files: int) -> Markup:
@@ -160,4 +162,4 @@ def no_dataset() -> Markup:
 
 def broken(error: UserError) -> Markup:
     """A report that cannot be read."""
-    return join(message("error", error))
+    return message("error", error)

@@ -8,13 +8,16 @@ from utils.dataset.sources.intake import (
     SOUNDS,
     TRANSCRIPTS,
     VIDEOS,
+    UploadedFile,
     add_uploads,
+    count_kinds,
     keep_corpus,
     remove_uploads,
     safe_name,
-    survey,
     to_be_replaced,
     upload_sources,
+    uploaded_files,
+    uploads_folder,
 )
 from utils.errors import UserError
 from utils.project.paths import Project
@@ -34,7 +37,7 @@ def given(folder: Path, *names: str) -> list[Path]:
 
 def test_files_lie_where_a_table_looks_for_them(project, tmp_path):
     placed = add_uploads(project, given(tmp_path / "up", "a.FLAC", "a.txt", "metadata.csv", "film.mp4", "more.zip"))
-    folder = survey(project).folder.parent
+    folder = uploads_folder(project).parent
     assert [path.relative_to(folder).as_posix() for path in placed] == [
         "dataset/wavs/a.flac",
         "dataset/wavs/a.txt",
@@ -43,28 +46,28 @@ def test_files_lie_where_a_table_looks_for_them(project, tmp_path):
         "archives/more.zip",
     ]
     assert upload_sources(project) == [folder / "dataset", folder / "archives" / "more.zip"]
-    found = survey(project)
-    assert (found.recordings, found.transcripts, found.tables, found.archives, found.num_bytes) == (2, 1, 1, 1, 50)
+    without_ending = UploadedFile(path=Path("voice"), num_bytes=1)
+    assert count_kinds([*uploaded_files(project), without_ending]) == [3, 1, 1, 1]
 
 
 def test_one_file_of_another_kind_refuses_all(project, tmp_path):
     files = given(tmp_path / "up", "a.wav", "virus.exe")
     with pytest.raises(UserError, match=r"virus\.exe"):
         add_uploads(project, files)
-    assert survey(project).num_files == 0
+    assert not uploaded_files(project)
     assert all(path.is_file() for path in files)
 
 
 def test_the_same_name_again_replaces(project, tmp_path):
     for _ in range(2):
         add_uploads(project, given(tmp_path / "up", "a.wav"))
-    assert survey(project).recordings == 1
+    assert [file.kind for file in uploaded_files(project)] == ["recordings"]
 
 
 @pytest.mark.parametrize("name", ["metadata.txt", "Train.tsv", "metadata.csv"])
 def test_a_table_lies_where_a_folder_is_searched_for_one(project, tmp_path, name):
     (placed,) = add_uploads(project, given(tmp_path / "up", name))
-    assert placed.parent == survey(project).folder and placed.suffix == (".tsv" if name == "Train.tsv" else ".csv")
+    assert placed.parent == uploads_folder(project) and placed.suffix == (".tsv" if name == "Train.tsv" else ".csv")
 
 
 def test_an_archive_alone_is_the_source(project, tmp_path):
@@ -114,7 +117,7 @@ def test_names_become_safe(name, safe):
 def test_removing_uploads_leaves_the_rest(project, tmp_path):
     add_uploads(project, given(tmp_path / "up", "a.wav"))
     remove_uploads(project)
-    assert survey(project).num_files == 0
+    assert not uploaded_files(project)
     assert project.folder.is_dir()
 
 
@@ -124,7 +127,7 @@ def test_of_two_files_that_would_be_one_neither_is_lost(project, tmp_path, names
     with pytest.raises(UserError, match="the same name") as caught:
         add_uploads(project, files)
     assert all(repr(name) in caught.value.what for name in names)
-    assert survey(project).num_files == 0 and all(path.is_file() for path in files)
+    assert not uploaded_files(project) and all(path.is_file() for path in files)
 
 
 def test_who_uploads_can_be_told_what_is_replaced(project, tmp_path):

@@ -3,6 +3,7 @@
 import re
 import shutil
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ TRANSCRIPTS = (".txt", ".lab", *SUBTITLE_SUFFIXES)
 TABLES = tuple(suffix for suffix in readers.TABLES if suffix != ".txt")
 ARCHIVES = (".zip",)
 ACCEPTED = SOUNDS + VIDEOS + TRANSCRIPTS + TABLES + ARCHIVES
+KINDS = {"recordings": SOUNDS + VIDEOS, "transcripts": TRANSCRIPTS, "tables": TABLES, "archives": ARCHIVES}
 CORPORA = (".txt", ".csv", ".json", ".jsonl")
 """Texts of a language."""
 RECORDINGS_FOLDER = "wavs"
@@ -29,22 +31,6 @@ RECORDINGS_FOLDER = "wavs"
 MAX_STEM_BYTES = 150
 _UNSAFE = re.compile(r"[^\w .()+,'-]")
 _TABLE_STEMS = ("metadata", "train", "eval", "transcript", "transcripts")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Uploads:
-    """What lies in a project's uploads folder."""
-
-    folder: Path
-    recordings: int
-    transcripts: int
-    tables: int
-    archives: int
-    num_bytes: int
-
-    @property
-    def num_files(self) -> int:
-        return self.recordings + self.transcripts + self.tables + self.archives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +45,12 @@ class UploadedFile:
         """Its name; each is there once, whatever the folder."""
         return self.path.name
 
+    @property
+    def kind(self) -> str:
+        """What the page counts it as; any other ending is a recording's, known by its content."""
+        suffix = self.path.suffix.lower()
+        return next((kind for kind, suffixes in KINDS.items() if suffix in suffixes), "recordings")
+
 
 def uploads_folder(project: Project) -> Path:
     """Where a project's uploaded recordings, transcripts and tables lie; it need not exist."""
@@ -68,6 +60,12 @@ def uploads_folder(project: Project) -> Path:
 def archives_folder(project: Project) -> Path:
     """Where a project's uploaded archives lie; beside the others, because an archive is an input of its own."""
     return project.folder / UPLOADS_FOLDER / "archives"
+
+
+def count_kinds(files: Sequence[UploadedFile]) -> list[int]:
+    """How many files there are of each of `KINDS`."""
+    counts = Counter(file.kind for file in files)
+    return [counts[kind] for kind in KINDS]
 
 
 def upload_sources(project: Project) -> list[Path]:
@@ -122,20 +120,6 @@ def uploaded_files(project: Project) -> list[UploadedFile]:
     files = [path for place in folders for path in place.rglob("*") if path.is_file()]
     return sorted(
         (UploadedFile(path=path, num_bytes=path.stat().st_size) for path in files), key=lambda file: file.name
-    )
-
-
-def survey(project: Project) -> Uploads:
-    """What was uploaded so far, counted."""
-    files = uploaded_files(project)
-    kinds = [file.path.suffix.lower() for file in files]
-    return Uploads(
-        folder=uploads_folder(project),
-        recordings=sum(kind in SOUNDS + VIDEOS for kind in kinds),
-        transcripts=sum(kind in TRANSCRIPTS for kind in kinds),
-        tables=sum(kind in TABLES for kind in kinds),
-        archives=sum(kind in ARCHIVES for kind in kinds),
-        num_bytes=sum(file.num_bytes for file in files),
     )
 
 
