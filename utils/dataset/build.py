@@ -243,14 +243,12 @@ def _scored(
     if not config.quality:
         return [replace(clip, flags=()) for clip in clips]
     used = [clip for clip in clips if clip.status == "used"]
-    answers = score_clips(used, scorers, work, project.dataset.absolute(), workers=config.workers, engine=config.engine)
-    prints = {clip.wav_hash: clip.fingerprint for clip in used if clip.fingerprint}
-    used = [replace(clip, measures=clip.measures | answers.numbers.get(clip.wav_hash, {})) for clip in used]
+    scores = score_clips(used, scorers, work, project.dataset.absolute(), workers=config.workers, engine=config.engine)
+    voices = {wav_hash: found.pop("speaker") for wav_hash, found in scores.items() if "speaker" in found}
+    used = [replace(clip, measures=clip.measures | scores.get(clip.wav_hash, {})) for clip in used]
     if config.check_transcripts:
         used = _compared(used, config, work, project, checks)
-    flagged = iter(
-        flag_clips(used, fingerprints=prints, voices=answers.voices, loudness=config.loudness, max_cer=config.max_cer)
-    )
+    flagged = iter(flag_clips(used, voices=voices, loudness=config.loudness, max_cer=config.max_cer))
     done = [next(flagged) if clip.status == "used" else clip for clip in clips]
     return [
         clip.as_dropped(Fault("flagged", f"{': '.join(clip.flags[0])}; accept the clip to use it"))

@@ -57,7 +57,7 @@ def _voices(clips: list[ClipReport], said_by: dict[str, str]) -> dict[str, str]:
 def test_a_clip_in_another_voice_than_its_speakers_others_is_flagged() -> None:
     clips = [_clip(n, speaker) for speaker in ("anna", "ben") for n in range(12)]
     voices = _voices(clips, {"anna5": "ben"})
-    found = flag_clips(clips, fingerprints={}, voices=voices, loudness=None)
+    found = flag_clips(clips, voices=voices, loudness=None)
     flagged = {clip.wav_hash: [flag.measure for flag in clip.flags] for clip in found if clip.flags}
     assert flagged == {"anna5": ["another voice"]}
     assert "similarity" in found[5].flags[0].detail and "anna" in found[5].flags[0].detail

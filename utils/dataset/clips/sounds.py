@@ -1,7 +1,6 @@
 """Create the audio of many clips in several processes, and score them, each only once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,16 +74,6 @@ def make_sounds(
     return [maker.finish(draft) for draft in drafts]
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The scores of clips, by wav hash."""
-
-    voices: dict[str, str] = field(default_factory=dict)
-    """Packed speaker embeddings."""
-    numbers: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Other answers, by measure."""
-
-
 def score_clips(
     clips: Sequence[ClipReport],
     scorers: Scorers,
@@ -93,8 +82,8 @@ def score_clips(
     *,
     workers: int | None,
     engine: Engine = "local",
-) -> Answers:
-    """The scores of clips; a clip without scores is read from disk and scored.
+) -> dict[str, dict[str, Any]]:
+    """The scores of clips by wav hash and scorer; a clip without scores is read from disk and scored.
 
     Raises:
         UserError: a wav cannot be read, or a process died.
@@ -108,14 +97,7 @@ def score_clips(
     for _, results in run_tasks(partial(_score_files, scorers), pending, workers=workers, engine=engine):
         for result in results:
             work.put(result)
-    answers = Answers()
-    for digest in with_hash:
-        for name, key in scorers.keys(digest).items():
-            if name == "speaker":
-                answers.voices[digest] = work.get(key)
-            else:
-                answers.numbers[digest] = {name: work.get(key)}
-    return answers
+    return {digest: {name: work.get(key) for name, key in scorers.keys(digest).items()} for digest in with_hash}
 
 
 def _score_files(scorers: Scorers, tasks: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

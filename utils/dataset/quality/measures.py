@@ -41,7 +41,6 @@ VOICE = 0.4
 def flag_clips(
     clips: Sequence[ClipReport],
     *,
-    fingerprints: dict[str, str],
     voices: dict[str, str],
     loudness: float | None,
     max_cer: float = 0.3,
@@ -50,7 +49,6 @@ def flag_clips(
 
     Args:
         clips: those in use; none is dropped or reordered.
-        fingerprints: packed, by wav hash; a clip without one is compared with none.
         voices: packed speaker embeddings, by wav hash.
         loudness: that was asked for, in LUFS.
         max_cer: share of the transcript's letters that the recognized text may have otherwise.
@@ -63,7 +61,7 @@ def flag_clips(
         _rate_flags(measured),
         _voice_flags(measured),
         _same_texts(measured),
-        _near_copies(measured, fingerprints),
+        _near_copies(measured),
     ):
         for number, flag in found.items():
             flags[number].append(flag)
@@ -157,11 +155,12 @@ def _same_texts(clips: list[ClipReport]) -> dict[int, Flag]:
     return found
 
 
-def _near_copies(clips: list[ClipReport], fingerprints: dict[str, str]) -> dict[int, Flag]:
-    numbers = [n for n, clip in enumerate(clips) if clip.wav_hash in fingerprints]
+def _near_copies(clips: list[ClipReport]) -> dict[int, Flag]:
+    """A clip without a fingerprint is compared with none."""
+    numbers = [n for n, clip in enumerate(clips) if clip.fingerprint]
     if not numbers:
         return {}
-    vectors = unpacked([fingerprints[clips[n].wav_hash] for n in numbers])
+    vectors = unpacked([clips[n].fingerprint for n in numbers])
     seconds = np.array([clips[n].seconds for n in numbers])
     return {
         numbers[later]: Flag(

@@ -298,7 +298,18 @@ class Report:
 
     def table(self) -> str:
         """The report as text, for the terminal and the log."""
-        lines = [_row("", "clips", "minutes"), *(_row(*cells) for cells in self._counts())]
+        timed = (
+            ("used", self.used),
+            ("  for training", self.in_split("train")),
+            ("  for evaluation", self.in_split("eval")),
+        )
+        lines = [
+            _row("", "clips", "minutes"),
+            _row("given", len(self.clips)),
+            *(_row(name, len(clips), f"{sum(clip.seconds for clip in clips) / 60:.1f}") for name, clips in timed),
+            _row("dropped", len(self.dropped)),
+            *(_row(f"  {reason}", count) for reason, count in self.totals["reasons"].items()),
+        ]
         if denoised := [clip.measures for clip in self.used if "snr_before" in clip.measures]:
             before, after = (median(measures[name] for measures in denoised) for name in ("snr_before", "snr"))
             lines += ["", f"noise removed: signal-to-noise ratio {before:.1f} -> {after:.1f} dB (median)"]
@@ -321,21 +332,6 @@ class Report:
                 lines.append(f"  and {len(found) - _SHOWN} more, all in report.{kind}")
         return "\n".join(lines)
 
-    def _counts(self) -> list[tuple[str, str, str]]:
-        train, held_out = self.in_split("train"), self.in_split("eval")
-        rows: list[tuple[str, int, list[ClipReport] | None]] = [
-            ("given", len(self.clips), None),
-            ("used", len(self.used), self.used),
-            ("  for training", len(train), train),
-            ("  for evaluation", len(held_out), held_out),
-            ("dropped", len(self.dropped), None),
-            *((f"  {reason}", count, None) for reason, count in self.totals["reasons"].items()),
-        ]
-        return [
-            (name, str(count), "" if clips is None else f"{sum(clip.seconds for clip in clips) / 60:.1f}")
-            for name, count, clips in rows
-        ]
-
 
 def _clip_or_values(values: dict[str, Any]) -> ClipReport | dict[str, Any]:
     return ClipReport.load(values) if values.keys() >= {"source", "status"} else values
@@ -353,5 +349,5 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:05.2f}" if hours else f"{minutes}:{rest:05.2f}"
 
 
-def _row(name: str, count: str, minutes: str) -> str:
-    return f"{name:<24}{count:>8}{minutes:>10}".rstrip()
+def _row(name: str, count: object, minutes: str = "") -> str:
+    return f"{name:<24}{count!s:>8}{minutes:>10}".rstrip()
