@@ -3,7 +3,7 @@
 from utils.hardware.recommendations import MemoryFit
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import bar, memory_size, message
+from webui.views.parts import bar, framed, memory_size, message
 
 
 def fit(found: MemoryFit) -> Markup:
@@ -19,6 +19,5 @@ def fit(found: MemoryFit) -> Markup:
     if found.needed.host:
         amounts = memory_size(found.needed.host), memory_size(found.host_budget_bytes)
         host = tag("div", text.needed_of_host(*amounts), class_="small")
-    title = tag("div", text.FIT_TITLE, class_="panel-title")
     about = tag("div", str(found.needed), class_="small")
-    return tag("div", title, bar(text.device_memory(found.device), pieces, caption), host, said, about, class_="panel")
+    return framed(text.FIT_TITLE, bar(text.device_memory(found.device), pieces, caption), host, said, about)

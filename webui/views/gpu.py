@@ -10,7 +10,7 @@ from webui import text
 from webui.markup import Markup, join, tag
 from webui.monitor import MachineSample, Monitor
 from webui.views.chart import Curve, Mark, line_chart
-from webui.views.parts import bar, memory_size, message
+from webui.views.parts import bar, fact_row, framed, memory_size, message
 
 COLORS = ("own", "good", "warn", "others")
 """Of the GPUs' curves, in turn."""
@@ -24,10 +24,8 @@ def panel(reading: MachineSample, job: Job | None, memory: Event | None) -> Mark
         job: the run that is shown, when it is alive.
         memory: that run's newest memory event.
     """
-    title = tag("div", text.MEMORY_PANEL, class_="panel-title")
-    if not reading.gpus:
-        return tag("div", title, _no_gpu(reading, job, memory), class_="panel")
-    return tag("div", title, *(_gpu(gpu, job, memory) for gpu in reading.gpus), class_="panel")
+    shown = [_gpu(gpu, job, memory) for gpu in reading.gpus] or [_no_gpu(reading, job, memory)]
+    return framed(text.MEMORY_PANEL, *shown)
 
 
 def _gpu(gpu: Gpu, job: Job | None, memory: Event | None) -> Markup:
@@ -81,12 +79,8 @@ def _of_run(memory: Event | None) -> Markup | None:
     known = [
         (name, number_of(memory, f"{name}_bytes")) for name in ("allocated", "reserved", "peak", "rss", "peak_rss")
     ]
-    cells = [
-        tag("span", tag("b", memory_size(value)), " ", text.MEMORY_WORDS[name], class_="fact")
-        for name, value in known
-        if value is not None
-    ]
-    return tag("div", *cells, class_="facts") if cells else None
+    cells = [(tag("b", memory_size(value)), " ", text.MEMORY_WORDS[name]) for name, value in known if value is not None]
+    return fact_row(cells) if cells else None
 
 
 def history(monitor: Monitor) -> Markup:

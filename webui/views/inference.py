@@ -9,7 +9,7 @@ from utils.speech.compare import Tally, name_of
 from utils.speech.takes import Line, Take, TakeSentence
 from webui import text
 from webui.markup import Markup, join, tag
-from webui.views.parts import badge, file_address, message
+from webui.views.parts import badge, fact_row, file_address, framed, message, player
 
 MAX_SHOWN = 60
 """Sentences and lines that are listed; of longer takes the newest."""
@@ -50,7 +50,7 @@ def live_player() -> Markup:
 
 def takes(shown: Sequence[Markup]) -> Markup:
     """The list of takes, the newest first."""
-    return tag("div", tag("div", text.TAKES, class_="panel-title"), *shown, class_="panel")
+    return framed(text.TAKES, *shown)
 
 
 def listed(found: Take) -> Markup:
@@ -61,9 +61,8 @@ def listed(found: Take) -> Markup:
     words = found.name or found.lines[0].text
     voice = found.reference_name or found.speaker or name_of(found)
     file = re.sub(r"[^\w-]+", "-", f"{voice} {words}")[:60].strip("-") + ".wav"
-    address = file_address(found.wavs[0])
-    sound = tag("audio", controls="", preload="none", src=address, aria_label=words[:80])
-    return tag("div", heading, sound, tag("a", text.DOWNLOAD_TAKE, href=address, download=file), class_="player")
+    saved = tag("a", text.DOWNLOAD_TAKE, href=file_address(found.wavs[0]), download=file)
+    return tag("div", heading, player(found.wavs[0], words[:80]), saved, class_="player")
 
 
 def label(found: Take) -> str:
@@ -104,10 +103,9 @@ def votes(tallies: Sequence[Tally]) -> Markup:
 def settings(found: Take) -> Markup:
     """How a take was spoken."""
     said = {name: value for name, value in vars(found.settings).items() if value is not None}
-    shown = [tag("span", f"{text.label(name)}: {value}", class_="fact") for name, value in said.items()]
     voice = found.reference_name or found.speaker
-    shown += [tag("span", f"{text.VOICE}: {voice}", class_="fact")] if voice else []
-    return tag("div", *shown, class_="facts")
+    named = [(text.label(name), value) for name, value in said.items()] + ([(text.VOICE, voice)] if voice else [])
+    return fact_row((f"{name}: {value}",) for name, value in named)
 
 
 def _progress(found: Take) -> str:

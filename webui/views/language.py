@@ -8,7 +8,7 @@ from utils.project.paths import Project
 from utils.text.language_settings import READING_FILE
 from webui import text
 from webui.markup import Markup, join, tag
-from webui.views.parts import empty, message, table
+from webui.views.parts import empty, framed, message, table
 
 
 def found(project: Project) -> Markup:
@@ -34,15 +34,13 @@ def _shown(values: dict[str, Any]) -> Markup:
         tag("div", *(tag("span", token, class_="token") for token in tokens), class_="tokens")
         for tokens in newest["samples"]
     ]
-    return tag(
-        "div",
-        tag("div", title, class_="panel-title"),
+    return framed(
+        title,
         table(columns, rows, label=title),
         tag("div", tag("div", text.SEGMENTATION, class_="small"), *cut),
         _notes(newest["notes"]),
         message("good", f"{text.MADE_BASE}: {Path(values['made']).name}") if values["made"] else None,
         message("hint", f"{text.ADVICE}: {values['advice']}") if values.get("advice") else None,
-        class_="panel",
     )
 
 

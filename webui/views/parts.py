@@ -78,6 +78,16 @@ def message(kind: str, words: object) -> Markup:
     )
 
 
+def framed(title: object, *content: object) -> Markup:
+    """A framed part of the page under its title; None is omitted."""
+    return tag("div", tag("div", title, class_="panel-title"), *content, class_="panel")
+
+
+def fact_row(named: Iterable[Sequence[object]]) -> Markup:
+    """Pieces of text side by side."""
+    return tag("div", *(tag("span", *pieces, class_="fact") for pieces in named), class_="facts")
+
+
 def empty(words: str) -> Markup:
     """What to do next, where there is nothing to show yet."""
     return tag("div", words, class_="empty")
@@ -94,10 +104,14 @@ def state_badge(state: str) -> Markup:
     return badge(kind, text.STATES.get(state, state))
 
 
+def player(path: Path, words: str) -> Markup:
+    """A recording of the output folder, to be played."""
+    return tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
+
+
 def recording(words: str, path: Path) -> Markup:
     """A player under its name."""
-    audio = tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
-    return tag("div", tag("div", words, class_="step"), audio, class_="player")
+    return tag("div", tag("div", words, class_="step"), player(path, words), class_="player")
 
 
 def file_address(path: Path) -> str:

@@ -9,13 +9,13 @@ from utils.runs.progress import Progress
 from utils.speech.takes import take_folders
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import duration, gigabytes, state_badge
+from webui.views.parts import duration, fact_row, gigabytes, state_badge
 
 
 def contents(sizes: Mapping[str, int], total: int) -> Markup:
     """What a project takes on the disk: each part with its bytes, and all of it, which deleting frees."""
-    parts = [tag("span", tag("b", gigabytes(size)), " ", name, class_="fact") for name, size in sizes.items()]
-    return tag("div", tag("div", *parts, class_="facts"), tag("div", text.frees(gigabytes(total)), class_="small"))
+    parts = fact_row((tag("b", gigabytes(size)), " ", name) for name, size in sizes.items())
+    return tag("div", parts, tag("div", text.frees(gigabytes(total)), class_="small"))
 
 
 def steps_done(project: Project) -> dict[str, bool]:

@@ -12,7 +12,7 @@ from utils.options import STARTER
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.chart import bar_chart
-from webui.views.parts import badge, duration, empty, file_address, gigabytes, message, table
+from webui.views.parts import badge, duration, empty, fact_row, file_address, framed, gigabytes, message, table
 
 MAX_IGNORED = 20
 """Ignored files that the page lists; all are in report.html."""
@@ -24,11 +24,8 @@ def uploads(found: Sequence[UploadedFile]) -> Markup:
     """What was uploaded so far."""
     if not found:
         return empty(text.NOTHING_UPLOADED)
-    counts = text.upload_counts(*count_kinds(found))
-    facts = [tag("span", tag("b", count), " ", words, class_="fact") for count, words in counts if count]
-    return tag(
-        "div", *facts, tag("span", gigabytes(sum(file.num_bytes for file in found)), class_="fact"), class_="facts"
-    )
+    counts, size = text.upload_counts(*count_kinds(found)), gigabytes(sum(file.num_bytes for file in found))
+    return fact_row([*((tag("b", count), " ", words) for count, words in counts if count), (size,)])
 
 
 def files(shown: Sequence[UploadedFile], clips: Sequence[ClipReport], num_files: int) -> Markup:
@@ -78,7 +75,6 @@ def report(found: Report, language: str, page: Path | None = None, *, base: str 
     dropped = table(text.REASON_COLUMNS, reasons, label=text.DROPPED) if reasons else message("good", text.ALL_USED)
     files = [(Path(one.file).name, one.kind) for one in found.ignored[:MAX_IGNORED]]
     ignored = table(text.IGNORED_COLUMNS, files, label=text.IGNORED) if files else None
-    title = tag("div", text.DATASET, class_="panel-title")
     minutes = totals["seconds"] / 60
     is_good = minutes >= GOOD_MINUTES
     verdict = message("good" if is_good else "hint", text.amount(minutes, enough=is_good))
@@ -88,7 +84,7 @@ def report(found: Report, language: str, page: Path | None = None, *, base: str 
     elif minutes < ENOUGH_MINUTES:
         verdict = message("warning", text.FEW_MINUTES)
     link = tag("a", text.FULL_REPORT, href=file_address(page), download="report.html") if page else None
-    return tag("div", title, tag("div", *shown, class_="cards"), verdict, dropped, ignored, link, class_="panel")
+    return framed(text.DATASET, tag("div", *shown, class_="cards"), verdict, dropped, ignored, link)
 
 
 def lengths(found: Report) -> Markup:
@@ -157,7 +153,7 @@ def no_project() -> Markup:
 
 
 def no_dataset() -> Markup:
-    return tag("div", tag("div", text.DATASET, class_="panel-title"), empty(text.NO_REPORT_YET), class_="panel")
+    return framed(text.DATASET, empty(text.NO_REPORT_YET))
 
 
 def broken(error: UserError) -> Markup:

@@ -21,8 +21,10 @@ from webui.views.parts import (
     bar,
     duration,
     empty,
-    file_address,
+    fact_row,
+    framed,
     message,
+    player,
     progress_bar,
     recording,
     state_badge,
@@ -91,14 +93,13 @@ def _applied(started: Event | None) -> Markup | None:
     config, sources = started.get("config"), started.get("sources")
     if not isinstance(config, dict) or not isinstance(sources, dict):
         return None
-    facts = [
+    applied = [
         (text.label(name), text.applied(_plain(name, config.get(name)), str(source)))
         for name, source in sources.items()
         if name in fields_of(TrainConfig)
     ]
-    facts += [(words, str(started[key])) for key, words in text.STARTED_WORDS.items() if started.get(key) is not None]
-    cells = [tag("span", f"{name} ", tag("b", value), class_="fact") for name, value in facts]
-    return tag("div", *cells, class_="facts")
+    applied += [(words, str(started[key])) for key, words in text.STARTED_WORDS.items() if started.get(key) is not None]
+    return fact_row((f"{name} ", tag("b", value)) for name, value in applied)
 
 
 def _plain(name: str, value: Any) -> str:
@@ -210,7 +211,7 @@ def queue(runs: Sequence[QueuedRun]) -> Markup:
         settings = ", ".join(f"{text.label(name)} {value}" for name, value in changed_from_defaults(queued.config))
         rows.append((str(number), queued.name, settings or text.ALL_DEFAULTS, state))
     shown = table(text.QUEUE_COLUMNS, rows, label=text.QUEUE)
-    return tag("div", tag("div", text.QUEUE, class_="panel-title"), shown, class_="panel")
+    return framed(text.QUEUE, shown)
 
 
 def changed_from_defaults(config: TrainConfig) -> list[tuple[str, str]]:
@@ -237,7 +238,7 @@ def samples(events: list[Event], run: Path) -> Markup:
     ]
     reference = run / REFERENCE_FILE
     real = recording(text.REAL_VOICE, reference) if reference.is_file() else None
-    return tag("div", tag("div", text.SAMPLES, class_="panel-title"), real, *groups, class_="panel")
+    return framed(text.SAMPLES, real, *groups)
 
 
 def _players(events: list[Event], run: Path) -> list[Markup]:
@@ -247,8 +248,7 @@ def _players(events: list[Event], run: Path) -> list[Markup]:
         # Only what lies in the run's own folder is played, whatever its log says.
         if path.resolve().is_relative_to(run.resolve()):
             words = str(event.get("text", ""))
-            audio = tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
-            players.append(tag("div", audio, tag("span", words), class_="player"))
+            players.append(tag("div", player(path, words), tag("span", words), class_="player"))
     return players
 
 

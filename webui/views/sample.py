@@ -5,8 +5,8 @@ from utils.project.paths import AFTER, BEFORE, HELD_OUT, Project, assets_folder
 from utils.runs.layout import REFERENCE_FILE
 from utils.runs.progress import Progress
 from webui import text
-from webui.markup import Markup, join, tag
-from webui.views.parts import recording
+from webui.markup import Markup, tag
+from webui.views.parts import framed, recording
 from webui.views.run import progress
 
 
@@ -19,12 +19,5 @@ def sample(job: Job, done: Progress | None, project: Project) -> Markup:
     real = project.ready / REFERENCE_FILE
     names = (text.REAL_VOICE, text.SPOKEN_BEFORE, text.SPOKEN_AFTER)
     players = [recording(*named) for named in zip(names, (real, *pair), strict=True) if named[1].is_file()]
-    title = tag("div", text.SAMPLE_DONE, class_="panel-title")
-    return tag(
-        "div",
-        title,
-        tag("div", f"“{sentence}”"),
-        join(*players),
-        tag("div", text.SAMPLE_NEXT, class_="small"),
-        class_="panel",
-    )
+    hint = tag("div", text.SAMPLE_NEXT, class_="small")
+    return framed(text.SAMPLE_DONE, tag("div", f"“{sentence}”"), *players, hint)

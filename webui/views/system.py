@@ -16,8 +16,8 @@ from utils.project.paths import Project
 from utils.project.uploads import UPLOADS_FOLDER
 from utils.speech.takes import TAKES_FOLDER
 from webui import text
-from webui.markup import Markup, join, tag
-from webui.views.parts import empty, gigabytes, memory_size, message, state_badge, table
+from webui.markup import Markup, tag
+from webui.views.parts import empty, framed, gigabytes, memory_size, message, state_badge, table
 
 if TYPE_CHECKING:
     from webui.security import Access
@@ -40,7 +40,7 @@ def machine(found: Machine) -> Markup:
     problems = [message("warning", problem) for problem in found.gpu_problems]
     title = tag("div", text.VERSIONS, class_="panel-title")
     versions = table((), _versions(), label=text.VERSIONS)
-    return _panel(text.MACHINE, table((), rows, label=text.MACHINE), *problems, title, versions)
+    return framed(text.MACHINE, table((), rows, label=text.MACHINE), *problems, title, versions)
 
 
 def _gpu(found: Machine) -> str:
@@ -64,7 +64,7 @@ def _versions() -> list[tuple[str, str]]:
 def bases(found: Sequence[BaseEntry]) -> Markup:
     """Every base: where it lies, and its license."""
     rows = [(text.base_name(entry.name), _where(entry), entry.license) for entry in found]
-    return _panel(text.BASES, table(text.BASE_COLUMNS, rows, label=text.BASES))
+    return framed(text.BASES, table(text.BASE_COLUMNS, rows, label=text.BASES))
 
 
 def _where(entry: BaseEntry) -> str:
@@ -76,7 +76,7 @@ def _where(entry: BaseEntry) -> str:
 def jobs_table(found: Sequence[Job]) -> Markup:
     """Jobs of all projects."""
     if not found:
-        return _panel(text.JOBS, empty(text.NO_JOBS))
+        return framed(text.JOBS, empty(text.NO_JOBS))
     rows = [
         (
             job.folder.parent.parent.name,
@@ -87,14 +87,14 @@ def jobs_table(found: Sequence[Job]) -> Markup:
         )
         for job in found
     ]
-    return _panel(text.JOBS, table(text.JOB_COLUMNS, rows, label=text.JOBS))
+    return framed(text.JOBS, table(text.JOB_COLUMNS, rows, label=text.JOBS))
 
 
 def disk(projects: Sequence[Project], free: int) -> Markup:
     """What each project takes."""
     rows = [(project.name, *map(gigabytes, _sizes(project))) for project in projects]
     shown = table(text.DISK_COLUMNS, rows, label=text.DISK) if rows else empty(text.NO_PROJECTS)
-    return _panel(text.DISK, shown, tag("div", text.disk_free(gigabytes(free)), class_="small"))
+    return framed(text.DISK, shown, tag("div", text.disk_free(gigabytes(free)), class_="small"))
 
 
 def _sizes(project: Project) -> list[int]:
@@ -127,15 +127,11 @@ def settings(access: "Access | None", output: Path, roots: Sequence[Path], quota
         (text.PROJECTS_FOLDER, output, "--output"),
         (text.INPUT_ROOTS, ", ".join(map(str, roots)) or text.NONE, "--input-root"),
     ]
-    return _panel(text.SETTINGS_PANEL, table(text.SETTINGS_COLUMNS, rows, label=text.SETTINGS_PANEL))
+    return framed(text.SETTINGS_PANEL, table(text.SETTINGS_COLUMNS, rows, label=text.SETTINGS_PANEL))
 
 
 def places(output: Path, bases_folder: Path, roots: Sequence[Path]) -> Markup:
     """Where files are."""
     rows = [(text.PROJECTS_FOLDER, output), (text.BASES_FOLDER, bases_folder)]
     rows += [(text.INPUT_ROOTS, root) for root in roots]
-    return _panel(text.PLACES, table(text.PLACES_COLUMNS, rows, label=text.PLACES))
-
-
-def _panel(title: str, *content: object) -> Markup:
-    return tag("div", tag("div", title, class_="panel-title"), join(*content), class_="panel")
+    return framed(text.PLACES, table(text.PLACES_COLUMNS, rows, label=text.PLACES))
