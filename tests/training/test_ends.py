@@ -281,15 +281,17 @@ def test_a_project_without_a_dataset_is_told(tmp_path: Path) -> None:
 
 
 SPEAKER = """
-import json, os, sys
+import glob, json, os, sys
 for line in sys.stdin:
     request = json.loads(line)
-    assert os.path.isfile(os.path.join(request["checkpoint"], "complete.json"))
     def tell(kind, **fields):
-        print(json.dumps({"kind": kind, "step": request["step"], **fields}), flush=True)
-    for text in request["sentences"]:
-        tell("sample", text=text, path="x")
-    tell("finished")
+        print(json.dumps({"kind": kind, "id": request["id"], **fields}), flush=True)
+    assert glob.glob(os.path.join(sys.argv[1], "checkpoints", f"*-{request['model']['checkpoint']}", "complete.json"))
+    for line in request["lines"]:
+        file = str(line["number"])
+        open(os.path.join(request["folder"], file), "wb").close()
+        tell("line", line=line["number"], file=file)
+    tell("done")
 """
 
 

@@ -37,27 +37,27 @@ def requests():
             sys.exit(0)
         yield json.loads(line)
 """
-SPEAKS = """
-for request in requests():
-    for number, text in enumerate(request["sentences"], start=1):
-        tell("sample", step=request["step"], sentence=number, text=text, path="a.wav")
-    tell("finished", step=request["step"])
+SAY = """
+def say(request):
+    for line in request["lines"]:
+        line, file = line["number"], str(line["number"])
+        open(os.path.join(request["folder"], file), "wb").close()
+        tell("sentence", id=request["id"], line=line, audio_s=1.0, took_s=0.5)
+        tell("line", id=request["id"], line=line, file=file)
+    tell("done", id=request["id"])
 """
-WAITS = """
+SPEAKS = SAY + "for request in requests(): say(request)"
+WAITS = (
+    SAY
+    + """
 for request in requests():
     while not os.path.exists(os.path.join(folder, "go")):
         time.sleep(0.01)
-    tell("sample", step=request["step"], sentence=1, text="", path="a.wav")
-    tell("finished", step=request["step"])
+    say(request)
 """
-FAILS = """
-for request in requests():
-    tell("failed", step=request["step"], error="cannot read this")
-"""
-LATE = """
-for request in requests():
-    tell("stopped", step=request["step"], error="its checkpoint was replaced before it was read")
-"""
+)
+FAILS = "for request in requests(): tell('failed', id=request['id'], error='cannot read this')"
+UNREAD = FAILS.replace("failed", "line_failed") + "; tell('done', id=request['id'])"
 DIES = "next(requests()); sys.exit(3)"
 DEAF = "time.sleep(60)"
 
@@ -97,11 +97,9 @@ def test_what_was_spoken_becomes_events_of_the_run(tmp_path: Path, make: Make) -
     samples = worker.close(wait_s=15)
     assert [(e["step"], e["sentence"], e["text"]) for e in samples] == [(8, 1, "One."), (8, 2, "Two.")]
     assert [(e["step"], e["path"]) for e in events_of(tmp_path, "sample")] == [
-        (4, "a.wav"),
-        (4, "a.wav"),
-        (8, "a.wav"),
-        (8, "a.wav"),
+        (step, f"samples/step-0000000{step}-{number}.wav") for step in (4, 8) for number in (1, 2)
     ]
+    assert sorted(path.suffix for path in (tmp_path / "samples").iterdir()) == [".log", *4 * [".wav"]]
     assert events_of(tmp_path, "warning") == []
 
 
@@ -119,7 +117,9 @@ def test_training_waits_for_nothing_and_only_the_newest_request_is_kept(tmp_path
     assert dropped == [f"no sample of step {step}: the one before is still being spoken" for step in (2, 3)]
 
 
-@pytest.mark.parametrize(("body", "reason"), [(FAILS, "cannot read this"), (DIES, "ended (status 3)")])
+@pytest.mark.parametrize(
+    ("body", "reason"), [(FAILS, "cannot read this"), (UNREAD, "cannot read this"), (DIES, "ended (status 3)")]
+)
 def test_failures_are_warnings_and_after_some_no_more_is_tried(
     tmp_path: Path, make: Make, body: str, reason: str
 ) -> None:
@@ -142,9 +142,9 @@ def test_a_program_that_cannot_be_started_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_was_replaced_meanwhile_is_no_failure(tmp_path: Path, make: Make) -> None:
-    worker = make(LATE)
+    worker = make(FAILS)
     for step in range(MAX_FAILURES + 2):
-        worker.request(step, tmp_path)
+        worker.request(step, tmp_path / "gone")
         eventually(lambda: idle(worker))
     warnings = [event["message"] for event in events_of(tmp_path, "warning")]
     assert len(warnings) == MAX_FAILURES + 2 and all("was replaced" in text for text in warnings)
@@ -215,7 +215,7 @@ def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
     torch.manual_seed(0)
     gpt = load_gpt(find_base("tiny"))
     worker.request(7, save_best(checkpoints, 7, gpt, {}))
-    worker.request(8, trained / "checkpoints" / "gone")
+    worker.request(8, trained / "checkpoints" / "last-00000008")
     samples = worker.close(wait_s=60)
     assert process.returncode == 0
     made = events_of(trained, "sample")

@@ -1,4 +1,4 @@
-"""The process that synthesizes for the web page: python -m utils.inference.worker --device auto|cpu|cuda.
+"""The process that speaks for the page, and for a training: python -m utils.inference.worker --device cpu|cuda.
 
 It reads requests from its input and answers on its output, one JSON object a line; see `utils.speech.worker_client`.
 The last model stays loaded; another checkpoint of the same base only brings its own GPT weights. The process ends with

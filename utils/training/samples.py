@@ -1,29 +1,40 @@
 """Audio samples during training: another process synthesizes them, and training never waits.
 
-The run's log has one writer, the trainer. The worker therefore writes wavs and replies to the trainer, and
-`SampleWorker.poll` passes the replies on as `sample` events.
+The process is the one that speaks for the page (`utils.inference.worker`). The run's log has one writer, the trainer:
+the worker writes wavs and replies, and `SampleWorker.poll` passes the replies on as `sample` events.
 """
 
 import logging
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
 from utils.jobs.json_lines import JsonChild
 from utils.jobs.measuring import speaking_environment
+from utils.options import SpeechSettings
 from utils.runs.log import Event, EventWriter, RunLog
 
 SAMPLES_FOLDER = "samples"
+SPEAKING_FOLDER = ".speaking"
+"""In that one: what is being spoken."""
 WORKER_LOG = "worker.log"
 MAX_FAILURES = 3
 """After so many failures in a row nothing more is spoken in this run."""
 LAST_SAMPLE_S = 120.0
 """After the last step, the samples of the last evaluation are waited for so long: nothing else is left to do."""
 POLL_S = 0.05
+NICE = 10
+SEED = 1
+"""The same for every sample, so that they differ by their weights only."""
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +65,15 @@ class SampleWorker:
         self._folder = run / SAMPLES_FOLDER
         if sentences:
             self._folder.mkdir(parents=True, exist_ok=True)
-        self._command = command or [sys.executable, "-m", "utils.inference.sample_worker", "--run", str(run.absolute())]
-        self._sentences, self._language = list(sentences), language
+        self._command = command or [sys.executable, "-m", "utils.inference.worker", "--device", "cpu"]
+        self._sentences, self._settings = list(sentences), vars(SpeechSettings(language=language, seed=SEED))
         self._events = events
         self._process: JsonChild | None = None
         # Step and checkpoint of each.
         self._speaking: tuple[int, Path] | None = None
         self._waiting: tuple[int, Path] | None = None
+        self._audio_s = self._took_s = 0.0
+        """Of the sentence that is being spoken."""
         self._num_failures = 0
         self._wanted: int | None = None
 
@@ -134,17 +147,31 @@ class SampleWorker:
     def _take_answers(self) -> list[Event]:
         samples = []
         for answer in self._process.new() if self._process else ():
-            fields = {name: value for name, value in answer.items() if name != "kind"}
-            if answer["kind"] == "sample":
-                self._events.write("sample", **fields)
-                samples.append(fields)
-            elif answer["kind"] == "failed":
-                self._fail(f"no sample of step {answer.get('step')}: {answer.get('error')}")
-            elif answer["kind"] == "stopped":
-                self._speaking = None
-                self._warn(f"no sample of step {answer.get('step')}: {answer.get('error')}")
-            elif answer["kind"] == "finished":
+            step, checkpoint = self._speaking or (None, self._folder)
+            kind = answer["kind"] if step is not None and answer.get("id") == step else ""
+            if kind == "sentence":
+                self._audio_s += answer["audio_s"]
+                self._took_s += answer["took_s"]
+            elif kind == "line":
+                number = answer["line"]
+                path = Path(SAMPLES_FOLDER) / f"step-{step:08d}-{number}.wav"
+                try:
+                    (self._folder / SPEAKING_FOLDER / answer["file"]).replace(self._folder / path.name)
+                except OSError as error:
+                    self._fail(f"no sample of step {step}: {error}")
+                    continue
+                facts = {"audio_s": self._audio_s, "took_s": self._took_s}
+                text = self._sentences[number - 1]
+                samples.append({"step": step, "sentence": number, "text": text, "path": path.as_posix(), **facts})
+                self._events.write("sample", **samples[-1])
+                self._audio_s = self._took_s = 0.0
+            elif kind == "done":
                 self._speaking, self._num_failures = None, 0
+            elif kind in ("failed", "line_failed") and checkpoint.is_dir():
+                self._fail(f"no sample of step {step}: {answer['error']}")
+            elif kind == "failed":
+                self._speaking = None
+                self._warn(f"no sample of step {step}: its checkpoint was replaced before it was read")
         return samples
 
     def _fail(self, message: str) -> None:
@@ -161,16 +188,32 @@ class SampleWorker:
 
     def _send(self, step: int, checkpoint: Path) -> None:
         self._waiting, self._speaking = None, (step, checkpoint)
+        self._audio_s = self._took_s = 0.0
+        folder = self._folder.absolute() / SPEAKING_FOLDER
         try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
             if self._process is None:
                 # One thread and no GPU: training has the others.
                 threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
                 environment = speaking_environment(**threads, CUDA_VISIBLE_DEVICES="")
                 with (self._folder / WORKER_LOG).open("ab") as errors:
                     self._process = JsonChild(self._command, env=environment, stderr=errors)
+                with suppress(psutil.Error):
+                    # The second name exists on Windows only.
+                    nice = NICE if os.name == "posix" else getattr(psutil, "BELOW_NORMAL_PRIORITY_CLASS")  # noqa: B009
+                    psutil.Process(self._process.pid).nice(nice)
             # Only one request is under way, so that the pipe is empty and takes it at once.
-            where, texts = checkpoint.absolute(), self._sentences
-            self._process.send({"step": step, "checkpoint": where, "sentences": texts, "language": self._language})
+            self._process.send(
+                {
+                    "do": "speak",
+                    "id": step,
+                    "model": {"kind": "run", "source": folder.parents[1], "checkpoint": checkpoint.name[-8:]},
+                    "folder": folder,
+                    "settings": self._settings,
+                    "lines": [{"number": n, "text": text} for n, text in enumerate(self._sentences, start=1)],
+                }
+            )
         except OSError as error:
             self._end_process()
             self._fail(f"no sample of step {step}: {error}")
@@ -179,6 +222,7 @@ class SampleWorker:
         process, self._process = self._process, None
         if process is not None:
             process.end()
+            shutil.rmtree(self._folder / SPEAKING_FOLDER, ignore_errors=True)
 
 
 def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog) -> SampleWorker:
