@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from utils.errors import UserError
 from utils.files import write_atomic
@@ -72,8 +72,25 @@ def extract(path: Path, work: Path) -> Path:
     """
     if path.suffix.lower() not in (".csv", ".tsv", ".json", ".jsonl"):
         return path
-    texts = work / "texts.txt"
-    _extract(path, texts, work / "progress.json")
+    texts, note = work / "texts.txt", work / "progress.json"
+    source = fingerprint(path)
+    saved = read_note(note, source) if texts.is_file() else {}
+    rows, position = saved.get("rows", 0), saved.get("position", 0)
+    if saved.get("done"):
+        return texts
+    with texts.open("r+b" if position else "wb") as out:
+        # What came after the last note may be torn.
+        out.seek(position)
+        out.truncate()
+        number = 0
+        for number, text in enumerate(iter_texts(path), start=1):
+            if number > rows:
+                out.write(text.replace("\n", " ").encode() + b"\n")
+                if number % SAVE_EVERY == 0:
+                    out.flush()
+                    save_note(note, source=source, rows=number, position=out.tell(), done=False)
+        out.flush()
+        save_note(note, source=source, rows=number, position=out.tell(), done=True)
     return texts
 
 
@@ -90,28 +107,10 @@ def fingerprint(path: Path) -> list[str | int]:
     return [str(path.absolute()), facts.st_size, facts.st_mtime_ns]
 
 
-def _extract(path: Path, texts: Path, note: Path) -> None:
-    source = fingerprint(path)
-    rows, position, done = 0, 0, False
-    if note.is_file() and texts.is_file():
-        saved = json.loads(note.read_text(encoding="utf-8"))
-        if saved["source"] == source:
-            rows, position, done = saved["rows"], saved["position"], saved["done"]
-    if done:
-        return
-    with texts.open("r+b" if position else "wb") as out:
-        # What came after the last note may be torn.
-        out.seek(position)
-        out.truncate()
-        number = 0
-        for number, text in enumerate(iter_texts(path), start=1):
-            if number > rows:
-                out.write(text.replace("\n", " ").encode() + b"\n")
-                if number % SAVE_EVERY == 0:
-                    out.flush()
-                    save_note(note, source=source, rows=number, position=out.tell(), done=False)
-        out.flush()
-        save_note(note, source=source, rows=number, position=out.tell(), done=True)
+def read_note(note: Path, source: object) -> dict[str, Any]:
+    """How far a work on the same source was; empty where there is no note of it."""
+    saved = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else {}
+    return saved if saved.get("source") == source else {}
 
 
 def save_note(note: Path, **progress: object) -> None:

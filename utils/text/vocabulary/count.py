@@ -1,11 +1,10 @@
 """Count the words of a corpus; an interrupted count resumes."""
 
-import json
 from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from utils.text.vocabulary.corpus import fingerprint, iter_texts, save_note
+from utils.text.vocabulary.corpus import fingerprint, iter_texts, read_note, save_note
 from utils.text.vocabulary.learn import read_words
 
 MOST_TEXTS = 200_000
@@ -23,11 +22,8 @@ def count_words(texts: Path, language: str, work: Path) -> Counter[str]:
         work: folder of the note from which a count that was interrupted goes on; whoever made it removes it.
     """
     note, source = work / "words.json", [*fingerprint(texts), language]
-    done, counts = 0, Counter[str]()
-    if note.is_file():
-        saved = json.loads(note.read_text(encoding="utf-8"))
-        if saved["source"] == source:
-            done, counts = saved["texts"], Counter(saved["counts"])
+    saved = read_note(note, source)
+    done, counts = saved.get("texts", 0), Counter[str](saved.get("counts"))
     number = done
     for number, text in enumerate(islice(iter_texts(texts), done, MOST_TEXTS), start=done + 1):
         counts.update(read_words(text, language))

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as BpeTokenizer
 
 from utils.errors import UserError
 from utils.text.languages import code_of_token, language_token, plain_code
-from utils.text.vocabulary.merge import BEYOND, UNSEEN, Merges, Pair, choose_merges
+from utils.text.vocabulary.merge import BEYOND, UNSEEN, Pair, choose_merges
 
 PROOF_WORDS = 100_000
 """Distinct words, the most frequent ones, in which each added token must occur."""
@@ -76,8 +76,17 @@ def extend_vocabulary(
     joins = [piece for piece in fresh if len(piece) > 1 and not new_letters.isdisjoint(piece)]
     counts = dict(Counter(words or {}).most_common(PROOF_WORDS))
     banned: set[str] = set()
+    tokenizer = BpeTokenizer.from_str(_write(data, language, letters[:target], []))
     while True:
-        merges = _merges(data, language, letters[:target], joins, counts, target - len(new_letters), frozenset(banned))
+        # Over what the base's own merges leave of the words.
+        merges = choose_merges(
+            joins,
+            counts,
+            lambda texts: [encoding.tokens for encoding in tokenizer.encode_batch(texts)],
+            most=target - len(new_letters),
+            usable=lambda piece: piece not in old and _UNKNOWN not in piece and not new_letters.isdisjoint(piece),
+            banned=frozenset(banned),
+        )
         content = _write(data, language, letters[:target], merges.pairs)
         idle = _unseen(content, merges.made, counts)
         if not idle:
@@ -100,32 +109,6 @@ def _read(vocab: Path) -> dict[str, Any]:
     except Exception as error:
         raise UserError(what=f"not a tokenizer file: {error}", where=str(vocab)) from error
     return dict(data)
-
-
-def _merges(
-    data: dict[str, Any],
-    language: str,
-    letters: list[str],
-    joins: list[str],
-    words: dict[str, int],
-    most: int,
-    banned: frozenset[str],
-) -> Merges:
-    """Merges for the joins, over what the base's own merges leave of the words."""
-    old, new_letters = data["model"]["vocab"], set(letters)
-    tokenizer = BpeTokenizer.from_str(_write(data, language, letters, []))
-
-    def usable(piece: str) -> bool:
-        return piece not in old and _UNKNOWN not in piece and not new_letters.isdisjoint(piece)
-
-    return choose_merges(
-        joins,
-        words,
-        lambda texts: [encoding.tokens for encoding in tokenizer.encode_batch(texts)],
-        most=most,
-        usable=usable,
-        banned=banned,
-    )
 
 
 def _write(data: dict[str, Any], language: str, letters: list[str], pairs: list[Pair]) -> str:
