@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from utils.dataset.formats import textfile
-from utils.dataset.formats.table import Row, iter_table, read_table
+from utils.dataset.formats.table import iter_table
+from utils.dataset.formats.table import read_table as read
 from utils.errors import UserError
 
 ROWS = [("a.wav", "Hello, you.", "anna"), ("b.wav", "Good bye!", "ben")]
@@ -18,19 +19,6 @@ def _table(folder: Path, content: str | bytes) -> Path:
     path = folder / "metadata.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
-
-
-def read(path: Path) -> list[Row]:
-    """The rows of a table, read whole and read row by row: the same, or the same error."""
-    try:
-        rows = read_table(path)
-    except UserError as error:
-        with pytest.raises(UserError) as streamed:
-            list(iter_table(path))
-        assert (streamed.value.what, streamed.value.where, streamed.value.fix) == (error.what, error.where, error.fix)
-        raise
-    assert list(iter_table(path)) == rows
-    return rows
 
 
 @pytest.mark.parametrize(
@@ -184,7 +172,7 @@ def test_a_table_larger_than_people_write_is_read_row_by_row(tmp_path: Path, mon
     path = _table(tmp_path, "audio_file|text\na.wav|x\nb.wav|y\n")
     monkeypatch.setattr(textfile, "MAX_BYTES", 10)
     with pytest.raises(UserError, match="no table of clips"):
-        read_table(path)
+        read(path)
     assert [row.text for row in iter_table(path)] == ["x", "y"]
 
 
@@ -231,7 +219,7 @@ def test_a_quoted_text_of_several_lines_is_one_row_and_says_so(tmp_path: Path) -
 @pytest.mark.parametrize("first", ["sep=;", "# my voice", "#", "\ufeffsep=;"])
 def test_what_programs_write_before_a_header_is_no_row(tmp_path: Path, first: str) -> None:
     (tmp_path / "m.csv").write_text(f"{first}\naudio_file;text\n#1.wav;Hello.\n", encoding="utf-8")
-    assert [(row.line, row.audio, row.text) for row in read_table(tmp_path / "m.csv")] == [(3, "#1.wav", "Hello.")]
+    assert [(row.line, row.audio, row.text) for row in read(tmp_path / "m.csv")] == [(3, "#1.wav", "Hello.")]
 
 
 def test_other_names_of_columns_are_known(tmp_path: Path) -> None:
