@@ -65,6 +65,9 @@ def test_the_steps_follow_the_project_folder(studio, project):
     (project.runs / "one" / "checkpoints" / "step-1").mkdir(parents=True)
     assert text.STEP_NEEDS["export"] in shown()[0] and text.export_takes("") in shown()[0]
     assert text.export_takes("2 min 40 s") in view.stepper(project, 160)
+    training = [SimpleNamespace(kind="train", alive=True)]
+    assert not view.steps_done(project, training)["train"], "it is done when it has ended"
+    assert not any(words in view.stepper(project, jobs=training) for words in text.STEP_NEEDS.values())
     project.ready.mkdir()
     (project.ready / "model.pth").write_bytes(b"weights")
     assert text.STEP_NEEDS["listen"] in shown()[0]

@@ -174,7 +174,7 @@ def _steps(project: Project, found: list[Job], run_shown: Job | None) -> Updates
         found: its jobs.
         run_shown: the run that tab 2 shows, which is what Stop and Export act on.
     """
-    done, alive = steps_done(project), {job.kind: job for job in found if job.alive}
+    done, alive = steps_done(project, found), {job.kind: job for job in found if job.alive}
     following = next((name for name, is_done in done.items() if not is_done), "listen")
     primary = {name: "primary" if name == following else "secondary" for name in done}
     is_training = run_shown is not None and run_shown.alive

@@ -18,24 +18,26 @@ def contents(sizes: Mapping[str, int], total: int) -> Markup:
     return tag("div", parts, tag("div", text.frees(gigabytes(total)), class_="small"))
 
 
-def steps_done(project: Project) -> dict[str, bool]:
-    """Which steps a project has behind it, as its folder says."""
+def steps_done(project: Project, jobs: Sequence[Job] = ()) -> dict[str, bool]:
+    """Which steps a project has behind it, as its folder says; none that one of its jobs is still at."""
+    alive = {job.kind for job in jobs if job.alive}
     return {
-        "data": project.report.is_file() and project.train_csv.is_file(),
-        "train": any(project.runs.glob(f"*/{CHECKPOINTS}/*")),
-        "export": (project.ready / "model.pth").is_file(),
+        "data": "prepare" not in alive and project.report.is_file() and project.train_csv.is_file(),
+        "train": "train" not in alive and any(project.runs.glob(f"*/{CHECKPOINTS}/*")),
+        "export": "export" not in alive and (project.ready / "model.pth").is_file(),
         "listen": any(take_folders(project)),
     }
 
 
-def stepper(project: Project | None, export_s: float | None = None) -> Markup:
+def stepper(project: Project | None, export_s: float | None = None, jobs: Sequence[Job] = ()) -> Markup:
     """The four steps of a voice: which are done, which is next, and what that one needs.
 
     Args:
         project: the project on the page.
         export_s: how long the last export on this computer took, where one is known.
+        jobs: the project's; while one runs, nothing is needed.
     """
-    done = steps_done(project) if project else dict.fromkeys(text.STEPS, False)
+    done = steps_done(project, jobs) if project else dict.fromkeys(text.STEPS, False)
     present = next((name for name, is_done in done.items() if not is_done), None)
     items = []
     for name, is_done in done.items():
@@ -43,7 +45,8 @@ def stepper(project: Project | None, export_s: float | None = None) -> Markup:
         name_of = [text.STEPS[name], tag("span", f" ({text.STEP_STATES[state]})", class_="for-readers")]
         mark = tag("span", "✓ " if is_done else "", aria_hidden="true")
         items.append(tag("li", mark, *name_of, class_=state, aria_current="step" if name == present else None))
-    words = text.STEP_NEEDS[present] if project and present else ""
+    is_idle = not any(job.alive for job in jobs)
+    words = text.STEP_NEEDS[present] if project and present and is_idle else ""
     if words and present == "export":
         words = text.sentences(words, text.export_takes(duration(export_s) if export_s else ""))
     needed = tag("span", words, class_="small") if words else None
@@ -78,7 +81,7 @@ def activity(
         owner = job.folder.parent.parent.name
         words = text.job_line(job.kind, "" if owner == NO_PROJECT else owner)
         line.append(tag("span", state_badge(job.state), " ", words, class_="job"))
-    return tag("div", stepper(project, export_s), tag("div", *line, class_="activity") if line else None)
+    return tag("div", stepper(project, export_s, jobs), tag("div", *line, class_="activity") if line else None)
 
 
 def _job(job: Job, done: Progress | None) -> Markup:
