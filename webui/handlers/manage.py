@@ -4,7 +4,6 @@ from utils.errors import UserError
 from utils.jobs.projects import delete_project, duplicate_project, rename_project
 from utils.project.disk import size_of
 from utils.project.paths import Project
-from utils.project.projects import list_projects
 from utils.project.uploads import UPLOADS_FOLDER
 from webui import text
 from webui.change import TOAST, Change, Updates, Values
@@ -64,6 +63,4 @@ def _name(values: Values) -> str:
 
 
 def _done(studio: Studio, project: Project | None, said: str) -> Updates:
-    names = [other.name for other in list_projects(studio.output)]
-    chosen = project.name if project else names[0] if names else None
-    return bar(studio, names, chosen) | {"project.new_project": "", TOAST: said}
+    return bar(studio, project.name if project else None) | {"project.new_project": "", TOAST: said}

@@ -19,10 +19,9 @@ DEFAULT_LANGUAGE = "en"
 
 def show_projects(studio: Studio, values: Values) -> Updates:
     """List the projects and select one: the browser's last project, or the first."""
-    names = [project.name for project in list_projects(studio.output)]
+    names = _names(studio)
     wanted = (values.get("project.project"), values.get("project.last"))
-    chosen = next((name for name in wanted if name in names), names[0] if names else None)
-    return bar(studio, names, chosen)
+    return bar(studio, next((name for name in wanted if name in names), None))
 
 
 def create(studio: Studio, values: Values) -> Updates:
@@ -38,14 +37,12 @@ def create(studio: Studio, values: Values) -> Updates:
     base = DEFAULT_BASE if not base or base in others else checked_base(None, base)
     settings = ProjectSettings(language=values["project.language"] or DEFAULT_LANGUAGE, base=base)
     project = create_project(name, studio.output, settings)
-    names = [other.name for other in list_projects(studio.output)]
-    return bar(studio, names, project.name) | {"project.new_project": "", TOAST: text.project_created(project.name)}
+    return bar(studio, project.name) | {"project.new_project": "", TOAST: text.project_created(project.name)}
 
 
 def choose(studio: Studio, values: Values) -> Updates:
     """Select an existing project."""
-    project = studio.project(values["project.project"])
-    return bar(studio, [other.name for other in list_projects(studio.output)], project.name)
+    return bar(studio, studio.project(values["project.project"]).name)
 
 
 def keep_language(studio: Studio, values: Values) -> Updates:
@@ -96,15 +93,21 @@ def base_choices(project: Project | None = None) -> list[tuple[str, str]]:
 
 def kept(studio: Studio, project: Project | None) -> Updates:
     """What is kept of the bar, which another browser may have changed: projects, and the chosen one's settings."""
-    updates: Updates = {"project.project": Change(choices=[other.name for other in list_projects(studio.output)])}
+    updates: Updates = {"project.project": Change(choices=_names(studio))}
     if project is None:
         return updates
     base = Change(choices=base_choices(project), value=chosen_base(project))
     return updates | {"project.language": _language(project), "project.base": base}
 
 
-def bar(studio: Studio, names: list[str], chosen: str | None) -> Updates:
-    """The bar with this project selected; None where there is none: a new one can then be named at once."""
+def _names(studio: Studio) -> list[str]:
+    return [project.name for project in list_projects(studio.output)]
+
+
+def bar(studio: Studio, chosen: str | None = None) -> Updates:
+    """The bar with this project selected, or the first; without any, a new one can be named at once."""
+    names = _names(studio)
+    chosen = chosen or next(iter(names), None)
     managed = {"project.manage_box": Change(visible=chosen is None), "project.is_managed": chosen is None}
     if chosen is None:
         return managed | {

@@ -27,7 +27,7 @@ def try_sample(studio: Studio, values: Values) -> Updates:
     name = next(name for name in wanted if name not in names)
     project = create_project(name, studio.output, ProjectSettings(language="en", base=STARTER))
     freed = studio.start_alone("demo", DemoConfig(project=project.name, output=project.output))
-    return bar(studio, sorted([*names, name]), name) | {TOAST: text.sentences(text.SAMPLE_STARTED, freed)}
+    return bar(studio, name) | {TOAST: text.sentences(text.SAMPLE_STARTED, freed)}
 
 
 def shown(studio: Studio, project: Project, found: list[Job]) -> Markup:
