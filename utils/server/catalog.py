@@ -2,16 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
-from utils.bases.catalog import known_bases
 from utils.errors import UserError, disk_errors
 from utils.options import DATASET_RATE
 from utils.project.paths import check_name
 from utils.project.projects import find_project, list_projects
 from utils.speech.generation import UnknownModelError
-from utils.speech.models import SpeakingModel, find_model, speaking_models
+from utils.speech.models import SpeakingModel, find_model, named_bases, speaking_models
 from utils.speech.voice_library import (
     DEFAULT_VOICE,
     MAX_VOICES,
@@ -73,10 +72,8 @@ def model_voices(model: SpeakingModel) -> list[str]:
     Raises:
         UserError: its files are gone or damaged.
     """
-    from utils.inference.engine import read_speakers
-
     path = model_folder(model) / "speakers_xtts.pth"
-    return _kept(path, lambda: sorted(read_speakers(path))) if path.is_file() else []
+    return _voices_in(path, path.stat().st_mtime_ns) if path.is_file() else []
 
 
 def model_languages(model: SpeakingModel) -> list[str]:
@@ -85,31 +82,29 @@ def model_languages(model: SpeakingModel) -> list[str]:
     Raises:
         UserError: its files are gone or damaged.
     """
+    folder = model_folder(model)
+    return _languages_in(folder, (folder / "vocab.json").stat().st_mtime_ns)
+
+
+# Both keep what they have read by the file and when it changed.
+
+
+@lru_cache(MAX_LISTS)
+def _voices_in(path: Path, changed_ns: int) -> list[str]:
+    from utils.inference.engine import read_speakers
+
+    return sorted(read_speakers(path))
+
+
+@lru_cache(MAX_LISTS)
+def _languages_in(folder: Path, changed_ns: int) -> list[str]:
     from utils.bases.base import Base
 
-    base = Base(model_folder(model))
-    return _kept(base.folder / "vocab.json", lambda: list(base.tokenizer().languages))
-
-
-def _kept(path: Path, read: Callable[[], list[str]]) -> list[str]:
-    key = (str(path), path.stat().st_mtime_ns)
-    if key not in _lists:
-        if len(_lists) >= MAX_LISTS:
-            _lists.clear()
-        _lists[key] = read()
-    return _lists[key]
+    return list(Base(folder).tokenizer().languages)
 
 
 def _bases() -> list[tuple[str, SpeakingModel]]:
-    return [
-        (base.name, SpeakingModel(id=f"base/{base.name}", kind="base", source=base.name))
-        for base in known_bases()
-        if base.is_here
-    ]
-
-
-_lists: dict[tuple[str, int], list[str]] = {}
-"""By file and when it changed."""
+    return [(model.source, model) for model in named_bases()]
 
 
 class Recordings(VoiceLibrary):

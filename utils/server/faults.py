@@ -60,7 +60,10 @@ def as_api_error(error: Exception) -> ApiError:
         return error
     if not isinstance(error, UserError):
         log.error("a request failed: %s: %s", type(error).__name__, error)
-        if "out of memory" in str(error).lower() or isinstance(error, MemoryError):
+        # Imported late: torch, which is there where it has run out of memory.
+        from utils.performance_utils.memory import is_out_of_memory
+
+        if is_out_of_memory(error):
             return ApiError(
                 503,
                 "The device has too little free memory for this request.",

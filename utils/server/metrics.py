@@ -4,9 +4,7 @@ from collections import Counter
 
 from utils.hardware.resources import process_memory
 from utils.server.service import SpeechService
-
-FIRST_SOUND_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds."""
+from utils.speech.generation import FIRST_SOUND_BOUNDS
 
 
 class Metrics:
@@ -20,13 +18,10 @@ class Metrics:
         self._service = service
         self.requests: Counter[tuple[str, str]] = Counter()
         """By route and status; `aborted` where an answer was begun and not finished."""
-        self._buckets = [0] * (len(FIRST_SOUND_BOUNDS) + 1)
-        self._sum = 0.0
 
     def text(self) -> str:
         """All of them."""
         service = self._service
-        self._take_first_sounds()
         lines: list[str] = []
 
         def metric(name: str, kind: str, about: str, samples: dict[str, float]) -> None:
@@ -48,19 +43,10 @@ class Metrics:
         self._histogram(lines)
         return "\n".join([*lines, ""])
 
-    def _take_first_sounds(self) -> None:
-        waiting = self._service.first_sounds
-        while waiting:
-            seconds = waiting.popleft()
-            place = next((n for n, bound in enumerate(FIRST_SOUND_BOUNDS) if seconds <= bound), len(FIRST_SOUND_BOUNDS))
-            self._buckets[place] += 1
-            self._sum += seconds
-
     def _histogram(self, lines: list[str]) -> None:
-        name = "xtts_first_sound_seconds"
+        name, counts, total = "xtts_first_sound_seconds", self._service.counts, 0
         lines += [f"# HELP {name} From a request to its first sound.", f"# TYPE {name} histogram"]
-        total = 0
-        for bound, count in zip((*FIRST_SOUND_BOUNDS, "+Inf"), self._buckets, strict=True):
-            total += count
-            lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
-        lines += [f"{name}_sum {self._sum:.6f}", f"{name}_count {total}"]
+        for bound in FIRST_SOUND_BOUNDS:
+            total += counts.first_sounds[bound]
+            lines.append(f'{name}_bucket{{le="{str(bound).replace("inf", "+Inf")}"}} {total}')
+        lines += [f"{name}_sum {counts.first_sound_s:.6f}", f"{name}_count {total}"]

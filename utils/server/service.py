@@ -13,6 +13,7 @@ from utils.errors import UserError
 from utils.jobs.device import CPU, device_holder, free_device, wanted_device
 from utils.options import Device, SpeechPrecision
 from utils.speech.generation import (
+    FIRST_SOUND_BOUNDS,
     Generation,
     QueueFullError,
     SpeechCounts,
@@ -67,8 +68,6 @@ class SpeechService:
     ) -> None:
         self.output, self.max_requests = output, max_requests
         self.counts = SpeechCounts()
-        self.first_sounds: deque[float] = deque(maxlen=100_000)
-        """Seconds to the first sound of each request that was not accounted for yet."""
         self._device, self._precision, self._slots = device, precision, slots
         self._max_model_bytes, self._stall_s, self._language = max_model_bytes, stall_s, language
         self._unload_after_s, self._last_used = unload_after_s, time.monotonic()
@@ -239,9 +238,9 @@ class SpeechService:
         while not generation.is_ended and not self._closing:
             feed(model)
             self._engine.step(model)
-        self.counts.speech_s = 0.0
+        self.counts.speech_s = self.counts.first_sound_s = 0.0
         self.counts.steps.clear()
-        self.first_sounds.clear()
+        self.counts.first_sounds.clear()
 
     def _new_engine(self) -> "Engine":
         import torch  # which takes seconds: the port is open already
@@ -335,8 +334,9 @@ class SpeechService:
     def _end(self, generation: Generation, error: Exception | None = None) -> None:
         with self._lock:
             self._live -= 1
-        if generation.first_sound_s is not None:
-            self.first_sounds.append(generation.first_sound_s)
+        if (seconds := generation.first_sound_s) is not None:
+            self.counts.first_sound_s += seconds
+            self.counts.first_sounds[next(bound for bound in FIRST_SOUND_BOUNDS if seconds <= bound)] += 1
         generation.end(error)
 
     def _end_all(self, error: Exception, *, waiting: bool = True) -> None:

@@ -330,24 +330,18 @@ def after(take: Take, reply: Message, asked: float) -> Take:
         reply: the answer.
         asked: when the take was asked for, by the monotonic clock.
     """
-    lines = {line.number: line for line in take.lines}
     if reply["kind"] == "loaded":
         names = ("device", "checkpoint", "precision")
         return take.changed(**{name: reply[name] for name in names if name in reply})
-    if reply["kind"] == "sentence":
-        line = lines[reply["line"]]
-        spoken = sentence_of(reply)
-        first_s = take.first_sound_s if take.first_sound_s is not None else round(time.monotonic() - asked, 3)
-        grown = Line(number=line.number, text=line.text, sentences=(*line.sentences, spoken))
-        return take.with_line(grown).changed(first_sound_s=first_s)
+    line = next((line for line in take.lines if line.number == reply.get("line")), None)
+    if line is None:
+        return _ended(take, reply)
     if reply["kind"] == "line":
-        line = lines[reply["line"]]
-        done = Line(number=line.number, text=line.text, state="finished", file=reply["file"], sentences=line.sentences)
-        return take.with_line(done)
+        return take.with_line(replace(line, state="finished", file=reply["file"]))
     if reply["kind"] == "line_failed":
-        line = lines[reply["line"]]
-        return take.with_line(Line(number=line.number, text=line.text, state="failed", error=reply["error"]))
-    return _ended(take, reply)
+        return take.with_line(replace(line, state="failed", error=reply["error"], sentences=()))
+    first_s = take.first_sound_s if take.first_sound_s is not None else round(time.monotonic() - asked, 3)
+    return take.with_line(replace(line, sentences=(*line.sentences, sentence_of(reply)))).changed(first_sound_s=first_s)
 
 
 def _ended(take: Take, reply: Message) -> Take:

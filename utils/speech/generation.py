@@ -1,5 +1,6 @@
 """A request for speech and the way back to who asked: thread-safe, without torch."""
 
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -15,6 +16,8 @@ from utils.speech.voice_library import DEFAULT_VOICE
 
 BUFFER_S = 60.0
 """Speech that waits for a slow listener; beyond it, no further sentence of the request begins."""
+FIRST_SOUND_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, math.inf)
+"""Seconds."""
 SAMPLE_BYTES = 2
 MOST_CODES = 10_000
 """No model has as many codes to choose among."""
@@ -74,6 +77,10 @@ class SpeechCounts:
 
     speech_s: float = 0.0
     """Seconds of speech."""
+    first_sound_s: float = 0.0
+    """Seconds to the first sound, of all requests together."""
+    first_sounds: Counter[float] = field(default_factory=Counter)
+    """Requests by the least of `FIRST_SOUND_BOUNDS` in which they had their first sound."""
     out_of_memory: int = 0
     """How often the device's memory ran out."""
     steps: Counter[int] = field(default_factory=Counter)

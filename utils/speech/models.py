@@ -89,16 +89,17 @@ def _of_run(run: Path) -> list[SpeakingModel]:
 
 def _bases(project: Project) -> list[SpeakingModel]:
     """Bases that anybody can name, then those that were made for the project, by their folders' names."""
-    named = [(entry.name, entry.name, entry.folder) for entry in known_bases() if entry.is_here]
-    made = [
-        (entry.folder.name, str(entry.folder.absolute()), entry.folder)
-        for entry in project_bases(project)
-        if entry.folder
-    ]
-    return [
-        SpeakingModel(id=f"base/{name}", kind="base", source=source, reference=_existing(folder) if folder else None)
-        for name, source, folder in (*named, *made)
-    ]
+    made = [entry.folder.absolute() for entry in project_bases(project) if entry.folder]
+    return [*named_bases(), *(_base(folder.name, str(folder), folder) for folder in made)]
+
+
+def named_bases() -> list[SpeakingModel]:
+    """Bases that anybody can name and that need no download."""
+    return [_base(entry.name, entry.name, entry.folder) for entry in known_bases() if entry.is_here]
+
+
+def _base(name: str, source: str, folder: Path | None) -> SpeakingModel:
+    return SpeakingModel(id=f"base/{name}", kind="base", source=source, reference=_existing(folder) if folder else None)
 
 
 def _existing(folder: Path) -> Path | None:
