@@ -21,6 +21,7 @@ from utils.cli import evaluate as command
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
+from utils.evaluation.defects import end_of_sound
 from utils.evaluation.evaluate import EvaluateConfig, Source, evaluate
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, SpokenSentence, TestedModel, score_model
@@ -158,6 +159,26 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
     assert np.isinf(bad.scores[0].mcd_db)
     assert bad.summary.mcd_db > good.summary.mcd_db
     assert (tmp_path / "bad" / "005.wav").is_file()
+
+
+def test_a_recognizer_that_heard_the_end_decides_how_a_sentence_ended(tmp_path: Path) -> None:
+    sentence = SpokenSentence(text="the last word", reference=recording(2))
+    seconds = recording(2).shape[1] / RATE
+
+    def defects(sound: torch.Tensor, heard: str, end: float | None) -> list[str]:
+        said = Said(wav=_at_24k(sound), finished=True)
+        model = TestedModel(name="one", speak=lambda sentences: [said for _ in sentences])
+        recognizer = Recognizer(name="known", language="en", hear=lambda _: heard, end_of=lambda _: end)
+        found = score_model(model, [sentence], voices={"": recording(20)}, folder=tmp_path, recognizer=recognizer)
+        return found.scores[0].defects
+
+    half, longer = recording(2)[:, : recording(2).shape[1] // 2], torch.cat([recording(2), recording(4)], dim=1)
+    assert defects(half, "The lost sword.", seconds / 2) == []
+    assert defects(half, "The last", seconds / 2) == ["early_stop"], "a word is missing"
+    assert "run_on" in defects(longer, "The last word", None), "nothing is known of where it ended"
+    assert "run_on" in defects(longer, "The last word", seconds), "sound goes on after the last word"
+    assert "run_on" in defects(longer, "The last word again", 2 * seconds), "a word is added"
+    assert defects(longer, "The last word", end_of_sound(longer)) == []
 
 
 def _at_24k(wav: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from safetensors import safe_open
 from torch import Tensor
@@ -15,7 +15,7 @@ from utils.bases.catalog import DOWNLOADED, LICENSE_ID, has_weights
 from utils.errors import UserError
 from utils.model.shapes import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
 from utils.model.weights import State, read_weights
-from utils.options import Conditioning
+from utils.options import STARTER, Conditioning
 from utils.project.paths import assets_folder, bases_folder
 from utils.text.tokenizer import Tokenizer
 
@@ -23,6 +23,9 @@ XTTS_CROP = (66_150, 132_300)
 """Shortest and longest conditioning crop that XTTS v2 was trained with, in samples: 3 and 6 s (coqui-tts, GPTArgs)."""
 XTTS_ROWS = 6_681
 """Text rows of XTTS v2."""
+FORMER_STARTER = 5
+"""Version of the starter that models and runs without one were made from."""
+AFTER_NEW_VERSION = "train again from this version; an exported model goes on speaking"
 ADDED_ROWS = "added_rows"
 """In about.json: first and last ids of the rows that the vocabulary was grown by."""
 
@@ -79,16 +82,39 @@ class Base:
         # Earlier versions wrote an absolute path.
         return named and where_it_lies(Path(os.path.normpath(self.folder.resolve() / named)), self.folder.parent)
 
-    def as_origin(self, made: Path) -> dict[str, str]:
+    def as_origin(self, made: Path) -> dict[str, Any]:
         """What about.json of a model says of this base, which has its DVAE; no folder above both, such as a home.
 
         Args:
             made: the model's folder, or one beside it.
         """
         folder = self.dvae.parent.absolute()
+        version = Base(folder).about.get("version")
         is_known = folder.parent in (bases_folder().absolute(), assets_folder().absolute())
         path = folder.name if is_known else os.path.relpath(folder.resolve(), made.resolve())
-        return {"name": self.name, "folder": path}
+        return {"name": self.name, "folder": path, "version": version}
+
+    def require_version(self, record: dict[str, Any], *, what: str, where: Path) -> Self:
+        """This base, for what was made from it: a new version has other codes, which older weights know nothing of.
+
+        Args:
+            record: what it says of the base that it was made from.
+            what: what was made, for the message.
+            where: its folder.
+
+        Raises:
+            UserError: it was made from another version.
+        """
+        version = self.about.get("version")
+        # Records had no version before the starter's sixth.
+        made_from = record.get("version", FORMER_STARTER if self.name == STARTER else version)
+        if made_from != version:
+            raise UserError(
+                what=f"{what} was made from version {made_from} of base {self.name}, and this is version {version}",
+                where=str(where),
+                fix=AFTER_NEW_VERSION,
+            )
+        return self
 
     @property
     def license(self) -> str:
@@ -198,7 +224,8 @@ class Base:
             UserError: neither is there.
         """
         if self.origin and not any((self.folder / name).is_file() for name in _DVAE_NAMES):
-            return Base(self.origin).dvae
+            origin = Base(self.origin).require_version(self.about["base"], what="the model", where=self.folder)
+            return origin.dvae
         return self._file(*_DVAE_NAMES)
 
     def mel_stats(self) -> Tensor:

@@ -37,11 +37,15 @@ def find_base(name: str) -> Base:
     return base
 
 
-def run_base(run: Path) -> Base:
+def run_base(run: Path, base: Base | None = None) -> Base:
     """The base a run started from, also where it was moved together with the project.
 
+    Args:
+        run: its folder.
+        base: where the run's settings name it, so that it need not be where it was.
+
     Raises:
-        UserError: its folder is gone.
+        UserError: its folder is gone, or holds another version now.
     """
     try:
         origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
@@ -50,9 +54,9 @@ def run_base(run: Path) -> Base:
         raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
     project = run.absolute().parent.parent
     # Beside the output folder lies a base that was named by a relative path, and was moved with it.
-    folder = where_it_lies(folder, project, project / "dataset", project.parent.parent)
+    folder = base.folder if base else where_it_lies(folder, project, project / "dataset", project.parent.parent)
     if not folder.is_dir():
         raise UserError(
             what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
         )
-    return Base(folder)
+    return Base(folder).require_version(origin, what=f"the run {run.name}", where=run)

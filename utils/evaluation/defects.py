@@ -68,6 +68,11 @@ def find_defects(wav: Tensor, reference: Tensor, *, finished: bool = True, pace:
     )
 
 
+def end_of_sound(wav: Tensor) -> float:
+    """The second in which the last sound ends; 0 for silence."""
+    return float((np.flatnonzero(active(wav))[-1:] + 1).sum()) * HOP / RATE
+
+
 def longest_pause(wav: Tensor) -> float:
     """Longest stretch without sound after speech has begun, in seconds; all of a silent recording."""
     speech = active(wav)

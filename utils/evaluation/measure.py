@@ -5,7 +5,7 @@ Shapes: N samples at 16 000 Hz, E speaker embedding width.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from utils.audio.resample import resample
 from utils.audio.write import write_wav
-from utils.evaluation.defects import find_defects
+from utils.evaluation.defects import MAX_EXTRA_S, end_of_sound, find_defects
 from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
 from utils.evaluation.likeness import difference, sound_of
 from utils.evaluation.recognition import Recognizer
@@ -187,6 +187,12 @@ class _Scorer:
         words = self.recognizer.recognize(wav, sentence.text) if self.recognizer else None
         cosine, second_cosine = self._cosines(inner, sentence.voice)
         near = [mfccs(trimmed(one)) for one in sentence.near_misses]
+        defects = find_defects(wav, sentence.reference, finished=speech.finished, pace=self.pace)
+        if self.recognizer and words and words.has_end and (defects.run_on or defects.early_stop):
+            # By its sound alone, every seventh ending of people's own recordings differs too much from espeak-ng's.
+            end = self.recognizer.end_of(wav)
+            talks_on = defects.run_on if end is None else end_of_sound(wav) - end > MAX_EXTRA_S
+            defects = replace(defects, early_stop=False, run_on=talks_on or not speech.finished)
         rendition = sentence.rendition
         return Score(
             text=sentence.text,
@@ -208,7 +214,7 @@ class _Scorer:
             pitch_range=apart.pitch_range,
             spectrum=apart.spectrum,
             duration_ratio=_seconds(wav) / _seconds(sentence.reference),
-            defects=find_defects(wav, sentence.reference, finished=speech.finished, pace=self.pace).names,
+            defects=defects.names,
         )
 
     def _cosines(self, wav: Tensor, voice: str) -> list[float | None]:

@@ -46,6 +46,8 @@ class Recognized:
     """The same of characters, spaces included."""
     num_words: int
     num_characters: int
+    has_end: bool
+    """The last word that was recognized is the text's last, rightly recognized or not: none is missing, none added."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,8 @@ class Recognizer:
     language: str
     hear: Callable[[Tensor], str]
     """Speech [1, N] to text."""
+    end_of: Callable[[Tensor], float | None] = lambda _: None
+    """Speech [1, N] to the second in which its last word ends; None where that cannot be said."""
 
     def recognize(self, wav: Tensor, text: str) -> Recognized:
         """Recognize speech, [1, N], and count its errors against the text that should have been said."""
@@ -64,12 +68,15 @@ class Recognizer:
         normalize = normalizer(self.language)
         expected, got = normalize(text), normalize(heard)
         num_words, num_characters = len(expected.split()), len(expected)
+        both = expected.split() and got.split()
+        steps = jiwer.process_words(expected, got).alignments[0] if both else []
         return Recognized(
             text=heard,
             wer=float(jiwer.wer(expected, got)) if expected else float(bool(got)),
             cer=float(jiwer.cer(expected, got)) if expected else float(bool(got)),
             num_words=max(1, num_words),
             num_characters=max(1, num_characters),
+            has_end=bool(steps) and steps[-1].type in ("equal", "substitute"),
         )
 
 
@@ -97,7 +104,14 @@ def find_recognizer(weights: str | None, language: str) -> Recognizer | str:
     assert RATE == 16_000, "Whisper's sample rate"
     # Reports that are shared name no folder above it.
     name = weights or "/".join(folder.parts[-2:])
-    return Recognizer(name=name, language=spoken, hear=lambda wav: transcriber.transcribe(wav[0].numpy()))
+
+    def end_of(wav: Tensor) -> float | None:
+        words, _ = transcriber.words(wav[0].numpy())
+        return words[-1].end_s if words else None
+
+    return Recognizer(
+        name=name, language=spoken, hear=lambda wav: transcriber.transcribe(wav[0].numpy()), end_of=end_of
+    )
 
 
 def recognizer_folder(language: str = "en") -> Path | None:

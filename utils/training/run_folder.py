@@ -60,8 +60,8 @@ def make_folder(plan: RunPlan, data: TrainingData, accelerator: Accelerator) -> 
             if not (own / "speakers_xtts.pth").is_file():
                 # v2.0.2 has no studio speakers; stock reads an empty list of them just as well.
                 write_pickle(own / "speakers_xtts.pth", {})
-            origin = {"name": base.name, "folder": str(base.folder.absolute())}
-            (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
+            about = {"name": base.name, "folder": str(base.folder.absolute()), "version": base.about.get("version")}
+            (folder / "base.json").write_text(json.dumps(about), encoding="utf-8")
             keep_recordings(folder, data)
             write_wav(folder / REFERENCE_FILE, load_audio(data.longest.audio, DATASET_RATE), DATASET_RATE)
         try:

@@ -73,7 +73,7 @@ def starting_base(config: TrainConfig, project: Project, resumed: Path | None = 
         return TrainedBase(run_base(resumed).folder, kept)
     # All other weights come from its own checkpoint. A base in the project's folder may have moved with it.
     is_elsewhere = Path(config.base).is_absolute() and not Path(config.base).exists()
-    return find_base(ref.name) if ref.kind == "base" and not is_elsewhere else run_base(resumed)
+    return run_base(resumed, find_base(ref.name) if ref.kind == "base" and not is_elsewhere else None)
 
 
 def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:
