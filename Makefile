@@ -129,13 +129,16 @@ bench-speak: $(RUNTIME) ## measure speaking beside stock coqui-tts: one stream, 
 	$(BIN)/python -m benchmarks.speak --device $(or $(DEVICE),cpu) $(ARGS)
 
 .PHONY: bench-quality
-bench-quality: $(RUNTIME) ## fine-tune 3 voices x 3, 10, 20 minutes x 3 seeds beside stock's recipe and measure how they speak (nights; it resumes)
+bench-quality: $(RUNTIME) ## fine-tune voices of ARGS="--recordings FOLDER ..." on 3 and 10 minutes x 3 seeds beside stock's recipe and measure how they speak (hours; it resumes)
 	$(PIP) --no-deps -r requirements-quality.txt
 	$(BIN)/python -m benchmarks.voices $(ARGS)
 
+STARTER_WORK ?= $(HOME)/.cache/xtts-finetuning-studio/starter
 .PHONY: starter
-starter: $(RUNTIME) ## make assets/starter from nothing (needs espeak-ng and wamerican-small; a night on 2 cores; goes on where it was stopped)
-	$(BIN)/python -m recipes.starter.run $(ARGS)
+starter: $(RUNTIME) ## make the starter base from nothing in STARTER_WORK (needs espeak-ng, wordnet-base, wamerican-small, npm; about 40 hours of a core; it resumes)
+	$(PIP) --no-deps -r recipes/base/requirements.txt -r requirements-quality.txt
+	mkdir -p $(STARTER_WORK) && cd $(STARTER_WORK) && (test -f kokoro-js-1.2.1.tgz || npm pack kokoro-js@1.2.1)
+	$(BIN)/python -m recipes.base.run --work $(STARTER_WORK) --voices $(STARTER_WORK)/kokoro-js-1.2.1.tgz $(ARGS)
 
 .PHONY: clean-venv
 clean-venv: ## remove .venv

@@ -23,8 +23,7 @@ import torch
 import tyro
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
-from recipes.starter.latents import load_training_examples
-from recipes.starter.vocoder import HELD_OUT_EVERY
+from recipes.base.decoder import examples as recipe_examples
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.dataset.build import prepare
@@ -44,6 +43,8 @@ from utils.options import OUTPUT_RATE
 from utils.project.paths import assets_folder, open_project
 
 RESULTS = Path(__file__).resolve().parent / "results" / "decoder_fit.json"
+HELD_OUT_EVERY = 20
+"""Of the recipe's examples, one in so many measures and does not train."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ def train_base(settings: Settings, work: Path) -> dict[str, Any]:
     starter, shape = find_base("starter"), narrow_shape(settings.channels)
     decoder = cast(HifiDecoder, build_decoder(shape))
     decoder.speaker_encoder.load_state_dict(part(starter.state(), SPEAKER_PREFIX))
-    examples = load_training_examples(settings.recipe.expanduser())
+    examples = recipe_examples(settings.recipe.expanduser())
     learns = [clip for number, clip in enumerate(examples) if number % HELD_OUT_EVERY]
     how = DecoderTraining(
         steps=settings.base_steps, crop_latents=10, speaker_noise=0.1, log_every=50, adversarial_from=None

@@ -1,10 +1,11 @@
-"""How well a fine-tuned voice speaks: python -m benchmarks.voices (a night on two cores; it resumes where it stopped).
+"""How well a fine-tuned voice speaks: python -m benchmarks.voices --recordings FOLDER ... (it resumes).
 
-Three voices that the starter never heard, with 3, 10 and 20 minutes of speech and three seeds each, are fine-tuned with
-the starter's defaults and exported. The base, the best checkpoint and the exported model then say sentences that
-nothing was chosen with, and stock coqui-tts's own recipe, trained on the same clips for the same seconds, says them
-through the same decoder. Words, endings and voice are measured as in any evaluation, without guards. The voice is
-also heard by a second speaker encoder, which nothing was trained or chosen with.
+Voices that the starter never heard, each a folder with metadata.csv and its clips, are fine-tuned on their first
+minutes with the starter's defaults, three seeds each, and exported. The base, the best checkpoint and the exported
+model then say sentences that nothing was chosen with, and stock coqui-tts's own recipe, trained on the same clips for
+the same seconds, says them through the same decoder. Words are judged by two recognizers and the voice by a second
+speaker encoder that nothing was trained or chosen with; guards are off. `python -m recipes.base.recordings` writes
+folders of the voices that were held out of the starter's recipe.
 
 Writes benchmarks/results/voices.json; --picture FILE draws it.
 """
@@ -20,24 +21,21 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import soundfile
 import torch
 import tyro
 
-from recipes.demo_voice.make import VOICE as DEMO_OPTIONS
-from recipes.starter.corpus import read_wav, speak
-from recipes.starter.sentences import SentenceMaker
-from recipes.starter.synthetic_speakers import NUM_SYNTHETIC_SPEAKERS, make_synthetic_speakers
-from recipes.starter.voices import DEMO_VOICE, EspeakVoice
 from utils.audio.decode import load_audio
-from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import DATASET_RATE, ExportConfig, TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.dataset.build import prepare
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.evaluation.evaluate import embedder, evaluate
+from utils.evaluation.evaluate import Evaluation, embedder, evaluate
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Embed
+from utils.evaluation.recognition import Recognizer, find_recognizer
+from utils.evaluation.scores import ModelScores, error_rates
 from utils.evaluation.second_encoder import second_encoder
 from utils.evaluation.settings import EvaluateConfig
 from utils.hardware.processor import cpu
@@ -51,13 +49,15 @@ from utils.training.train import fine_tune
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results" / "voices.json"
-FIGURES = ("near_miss", "run_on", "early_stop", "flawless", "cosine", "spectrum", "mcd_db", "duration_ratio")
+OTHER = "other_wer"
+"""Word error rate by Whisper base; the leading one is by tiny.en."""
+FIGURES = ("wer", "cer", OTHER, "run_on", "early_stop", "cosine", "spectrum", "duration_ratio")
 SECOND = "second_cosine"
 MODELS = ("base", "best", "ready", "stock")
 STOCK_RATE, STOCK_BATCH = 5e-6, 3
 """Learning rate and batch size of stock's recipe for fine-tuning XTTS v2 (coqui-tts, recipes/ljspeech/xtts_v2)."""
-TAIL_S = 0.2
-"""Silence behind a clip, as recordings have it."""
+MINUTES_EVALUATED = 0.1
+"""More of the recordings, as a share, for evaluation clips."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +68,10 @@ class Settings:
     """Sentences to speak, one a line."""
     num_sentences: int = 100
     """At most so many of them."""
-    voices: tuple[str, ...] = ("demo", "british", "made")
-    """The bundled voice, espeak-ng's f5 with a British accent, and a random synthetic speaker."""
-    minutes: tuple[int, ...] = (3, 10, 20)
-    """Of speech, for training."""
+    recordings: tuple[Path, ...] = ()
+    """Folders of one voice each, with metadata.csv; a cell is named after its folder."""
+    minutes: tuple[int, ...] = (3, 10)
+    """Of speech, for training; of shorter recordings, all in the first cell alone."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """Of training, decoder and speech."""
     stock: bool = True
@@ -101,8 +101,10 @@ def main() -> None:
     sentences = settings.sentences.read_text(encoding="utf-8").splitlines()[: settings.num_sentences]
     cells = earlier(settings.out, sentences) if settings.add else {}
     # All sizes of one seed first: a table of one seed is there after a third of the time.
-    for seed, minutes, voice in product(settings.seeds, settings.minutes, settings.voices):
-        name = f"{voice}/{minutes}/{seed}"
+    for seed, minutes, recordings in product(settings.seeds, settings.minutes, settings.recordings):
+        if minutes > settings.minutes[0] and minutes_of(read_rows(recordings)) < minutes:
+            continue
+        name = f"{recordings.name}/{minutes}/{seed}"
         result = work / name / "cell.json"
         if name in cells:
             continue
@@ -134,9 +136,10 @@ def earlier(path: Path, sentences: list[str]) -> dict[str, Any]:
 
 def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) -> None:
     """Prepare, train, export and measure one voice; writes cell.json."""
-    voice, folder = _voices(work)[name], work / name / str(minutes) / str(seed)
-    recordings = _recordings(work / "recordings" / name, voice, minutes)
+    (whole,) = (folder for folder in settings.recordings if folder.name == name)
+    folder = work / name / str(minutes) / str(seed)
     shutil.rmtree(folder, ignore_errors=True)
+    recordings = _first_minutes(whole, folder / "recordings", minutes)
     prepare(PrepareConfig(project="voice", input=recordings, language="en", output=folder, base="starter"))
     began = time.monotonic()
     trained = fine_tune(TrainConfig(project="voice", output=folder, seed=seed), project=open_project("voice", folder))
@@ -146,11 +149,10 @@ def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) 
     common: dict[str, Any] = {
         "sentences": settings.sentences,
         "num_sentences": settings.num_sentences,
-        "synthesiser_voice": voice.voice if voice.data is None else voice.voice.split("+")[0],
         "seed": seed,
     }
     found = evaluate(EvaluateConfig(project="voice", output=folder, checkpoint="base,best,ready", **common))
-    models = {model.name: asdict(model.summary) for model in found.models}
+    models = summaries(found)
     run = find_run(open_project("voice", folder), trained.folder.name)
     if settings.stock:
         _train_stock(folder, run, seconds=train_s, seed=seed)
@@ -158,7 +160,7 @@ def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) 
         stock = EvaluateConfig(
             model=str(folder / "stock"), reference=reference, language="en", out=folder / "said_by_stock", **common
         )
-        models["stock"] = asdict(evaluate(stock).models[0].summary)
+        (models["stock"],) = summaries(evaluate(stock)).values()
     cell = {
         "processor": cpu().model,
         "train_s": round(train_s, 1),
@@ -172,6 +174,18 @@ def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) 
         },
     }
     (folder / "cell.json").write_text(json.dumps(cell, indent=1) + "\n", encoding="utf-8")
+
+
+def summaries(found: Evaluation) -> dict[str, dict[str, Any]]:
+    """Each model's figures, with the word error rate by the other recognizer."""
+    recognizer = find_recognizer("base", "en")
+    assert isinstance(recognizer, Recognizer), recognizer
+
+    def other(model: ModelScores) -> float:
+        said = ((load_audio(found.folder / one.wav, RATE), one.text) for one in model.scores)
+        return error_rates([recognizer.recognize(wav, text) for wav, text in said])["wer"]
+
+    return {model.name: asdict(model.summary) | {OTHER: other(model)} for model in found.models}
 
 
 def cosine_of_recordings(folder: Path, run: Path, embed: Embed) -> float:
@@ -215,7 +229,7 @@ def draw(cells: dict[str, Any], path: Path) -> None:
     from PIL import Image
 
     titles = {
-        "near_miss": "right among near misses",
+        "wer": "words misread by Whisper tiny.en",
         "wrong_end": "talks on or stops early, at most",
         SECOND: "similarity (second encoder)",
     }
@@ -244,29 +258,25 @@ def _value(scores: dict[str, float], name: str) -> float:
     return scores["run_on"] + scores["early_stop"] if name == "wrong_end" else scores[name]
 
 
-def _voices(work: Path) -> dict[str, EspeakVoice]:
-    made = make_synthetic_speakers(work / "throats", count=NUM_SYNTHETIC_SPEAKERS + 1)[-1]
-    british = EspeakVoice(name="british", voice="en-gb+f5", pitch=40, speed=150)
-    return {"demo": DEMO_VOICE, "british": british, "made": made}
+def read_rows(folder: Path) -> list[tuple[Path, str]]:
+    """Recordings and texts of a folder whose metadata.csv has a name, `|` and a text in each line."""
+    lines = (line.split("|") for line in (folder / "metadata.csv").read_text(encoding="utf-8").splitlines())
+    return [(next((folder / "wavs").glob(f"{name}.*")), text) for name, text, *_ in lines]
 
 
-def _recordings(folder: Path, voice: EspeakVoice, minutes: int) -> Path:
-    """A folder with metadata.csv and clips of so many minutes, a tenth more for evaluation; shared by all seeds."""
-    assert [voice.voice, str(voice.pitch), str(voice.speed)] == DEMO_OPTIONS[1::2] or voice is not DEMO_VOICE
-    target = folder / str(minutes)
-    if (target / "metadata.csv").is_file():
-        return target
-    (target / "wavs").mkdir(parents=True, exist_ok=True)
-    seconds, rows = 0.0, list[str]()
-    for number, text in enumerate(SentenceMaker(seed=90_210)):
-        path = target / "wavs" / f"{number:04d}.wav"
-        seconds += speak(text, voice, path) / DATASET_RATE
-        wav = torch.nn.functional.pad(read_wav(path), (0, int(TAIL_S * DATASET_RATE)))
-        write_wav(path, wav, DATASET_RATE)
-        rows.append(f"{path.stem}|{text}")
-        if seconds >= minutes * 66:
-            break
-    (target / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+def minutes_of(rows: list[tuple[Path, str]]) -> float:
+    return sum(soundfile.info(path).duration for path, _ in rows) / 60
+
+
+def _first_minutes(whole: Path, target: Path, minutes: int) -> Path:
+    """The first minutes of recordings, and a tenth more for evaluation, as a folder of its own."""
+    (target / "wavs").mkdir(parents=True)
+    rows, chosen = read_rows(whole), list[tuple[Path, str]]()
+    while rows and minutes_of(chosen) < minutes * (1 + MINUTES_EVALUATED):
+        chosen.append(rows.pop(0))
+        shutil.copy(chosen[-1][0], target / "wavs")
+    lines = [f"{path.stem}|{text}\n" for path, text in chosen]
+    (target / "metadata.csv").write_text("".join(lines), encoding="utf-8")
     return target
 
 

@@ -1,26 +1,15 @@
 """System programs that tests use: what is missing of them, and why a test is skipped then."""
 
-import ctypes
 import shutil
 from collections.abc import Callable
 
-from recipes.starter.timings import LIBRARY
-from recipes.starter.word_lists import DICTIONARY, find_dictionary
+from recipes.base.word_lists import DICTIONARY, find_dictionary
 from utils.evaluation import recognition
 from utils.evaluation.reference import ABSENT, PROGRAM
 
 
 def _espeak() -> str:
     return "" if shutil.which(PROGRAM) else ABSENT
-
-
-def _library() -> str:
-    """Tests of the library compare it with the program."""
-    try:
-        ctypes.CDLL(LIBRARY)
-    except OSError:
-        return f"{LIBRARY} is not installed: {ABSENT}"
-    return _espeak()
 
 
 def _dictionary() -> str:
@@ -35,6 +24,6 @@ def _multilingual() -> str:
     return "" if all(map(recognition.package_folder, recognition.PARTS)) else recognition.ABSENT
 
 
-MISSING: dict[str, Callable[[], str]] = {"espeak-ng": _espeak, "libespeak-ng": _library, "dictionary": _dictionary}
+MISSING: dict[str, Callable[[], str]] = {"espeak-ng": _espeak, "dictionary": _dictionary}
 MISSING |= {"recognizer": _recognizer, "multilingual-recognizer": _multilingual}
 """By its name in the marker `programs`: why it cannot be used, or nothing."""

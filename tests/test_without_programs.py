@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes.starter.word_lists import DICTIONARY, WordLists, find_dictionary
+from recipes.base.word_lists import DICTIONARY, WordLists, find_dictionary
 from scripts.without_programs import PROGRAMS
 from tests.webui.browser import NAMES
 from utils.errors import UserError

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from recipes.base import codec, corpus, decoder, gpt, package, speaker_encoder, vocoder
 from recipes.base.corpus import CorpusConfig
+from recipes.base.package import PackageConfig
 from recipes.base.speaker_encoder import SpeakerConfig
 from recipes.base.stage import StageConfig, main_of
 from recipes.base.teacher import VOICES_PACKAGE
@@ -47,7 +48,7 @@ def train(config: RunConfig) -> None:
         "gpt": lambda: gpt.train(config),
         "speaker": lambda: speaker_encoder.train(SpeakerConfig(work=config.work)),
         "decoder": lambda: decoder.train(config),
-        "package": lambda: package.run(config),
+        "package": lambda: package.run(PackageConfig(work=config.work, voices=config.voices)),
     }
     for name, stage in stages.items():
         if not (config.work / name / f"{name}.safetensors").is_file():

@@ -28,13 +28,35 @@ from recipes.base.speech import Speech
 from recipes.base.stage import StageConfig, main_of
 from recipes.base.teacher import SAMPLE_RATE
 from recipes.base.training import REFRESH_EVERY, evaluating, half_precision, save_result, train_steps
-from recipes.starter.speaker_encoder import SpeakerShape, new_speaker_encoder, separation
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
 from utils.files import write_atomic
 from utils.model.weights import read_weights
 from utils.options import SPEAKER_RATE
+
+AUDIO_CONFIG = {
+    "fft_size": 512,
+    "win_length": 400,
+    "hop_length": 160,
+    "sample_rate": SPEAKER_RATE,
+    "preemphasis": 0.97,
+    "num_mels": 64,
+}
+"""Spectrogram settings of XTTS v2 (coqui-tts, HifiDecoder's speaker_encoder_audio_config)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeakerShape:
+    """The size of a speaker encoder; stock has 32-256 filters and 3, 4, 6, 3 blocks."""
+
+    width: int = 128
+    """Length E of an embedding."""
+    filters: tuple[int, ...] = (8, 16, 32, 64)
+    """Channels of the four stages."""
+    layers: tuple[int, ...] = (2, 2, 2, 2)
+    """Blocks of the four stages."""
+
 
 SHAPE = SpeakerShape(width=128, filters=(12, 24, 48, 96))
 STEPS, PAIRS = 1_800, 24
@@ -56,6 +78,19 @@ class SpeakerConfig(StageConfig):
 
     real: tuple[Path, ...] = ()
     """Folders with recordings of one real person each, for the measurement alone."""
+
+
+def new_speaker_encoder(shape: SpeakerShape) -> ResNetSpeakerEncoder:
+    """A speaker encoder with random weights, laid out like the one of XTTS v2."""
+    return ResNetSpeakerEncoder(
+        input_dim=AUDIO_CONFIG["num_mels"],
+        proj_dim=shape.width,
+        layers=list(shape.layers),
+        num_filters=list(shape.filters),
+        log_input=True,
+        use_torch_spec=True,
+        audio_config=AUDIO_CONFIG,
+    )
 
 
 def train(config: SpeakerConfig) -> None:
@@ -189,6 +224,24 @@ def recorded(spectra: Tensor, rng: np.random.Generator) -> Tensor:
     level = sound.std(1, keepdim=True) / disturbance.std(1, keepdim=True).clamp(min=1e-6)
     sound = sound + level * 10 ** (-uniform(10, 50) / 20) * disturbance
     return leveled(sound, rng)
+
+
+def separation(voice: Tensor, others: Tensor) -> tuple[float, float, float]:
+    """How well one voice stands out: mean cosine within it, to the others, and the equal error rate.
+
+    Args:
+        voice: unit embeddings of clips of one voice, [n, E].
+        others: unit embeddings of clips of other voices, [m, E].
+    """
+    cosines = voice @ voice.T
+    same = cosines[torch.triu(torch.ones_like(cosines), diagonal=1).bool()]
+    different = (voice @ others.T).flatten()
+    thresholds = torch.cat([same, different]).sort().values
+    # At the equal error threshold as many same pairs fall below it as different pairs lie above.
+    refused = torch.searchsorted(same.sort().values, thresholds) / len(same)
+    accepted = 1 - torch.searchsorted(different.sort().values, thresholds) / len(different)
+    rate = torch.maximum(refused, accepted).min()
+    return float(same.mean()), float(different.mean()), float(rate)
 
 
 if __name__ == "__main__":

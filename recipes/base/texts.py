@@ -5,8 +5,8 @@ import random
 import re
 from collections.abc import Iterable, Iterator
 
-from recipes.starter.sentences import SentenceMaker
-from recipes.starter.word_lists import WordLists, find_data, find_dictionary
+from recipes.base.sentences import SentenceMaker
+from recipes.base.word_lists import WordLists, find_data, find_dictionary
 from utils.errors import UserError
 
 SPLITS = ("training", "choosing", "reporting")

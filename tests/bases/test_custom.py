@@ -42,7 +42,7 @@ def test_a_model_is_its_folder_and_missing_parts_are_the_versions(foreign: Path,
 def test_a_whole_model_and_a_missing_one_are_taken_as_given(foreign: Path, tmp_path: Path) -> None:
     for name in ("starter", str(tmp_path / "none.pth"), str(find_base("starter").folder)):
         assert whole_model(name, "starter", tmp_path) == (name, [])
-    about = {"base": {"name": "starter", "folder": str(find_base("starter").folder)}}
+    about = {"base": find_base("starter").as_origin(foreign)}
     (foreign / "about.json").write_text(json.dumps(about))
     assert whole_model(str(foreign / "model.safetensors"), "", tmp_path) == (str(foreign), [])
     assert Base(foreign).dvae == find_base("starter").dvae

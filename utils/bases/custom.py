@@ -42,7 +42,7 @@ def whole_model(model: str, version: str, home: Path, *, accept_license: bool = 
     if not place.is_dir():
         own = Base(folder).about or base.about
         about = {name: own[name] for name in (*INHERITED, "language") if name in own}
-        about |= {"name": folder.name, "base": {"name": base.name, "folder": str(base.folder.absolute())}}
+        about |= {"name": folder.name, "base": base.as_origin(place) | {"folder": str(base.folder.absolute())}}
         with new_folder(place) as aside:
             share_file(weights, aside / f"model{weights.suffix}")
             for name in (*PARTS, "dvae.safetensors"):

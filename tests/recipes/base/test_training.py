@@ -15,7 +15,8 @@ from recipes.base import codec, corpus, decoder, gpt, package, speaker_encoder, 
 from recipes.base.alignment import divide, tokens_read, word_places
 from recipes.base.codec import CODES, FRAMES_PER_CODE, NUM_PHONEMES, Codec, decoder_frames
 from recipes.base.corpus import PAUSE, Clip, speak_shard
-from recipes.base.speaker_encoder import SpeakerConfig
+from recipes.base.package import PackageConfig
+from recipes.base.speaker_encoder import SpeakerConfig, separation
 from recipes.base.speech import Speech, SpokenClip
 from recipes.base.stage import StageConfig
 from recipes.base.training import save_result, train_steps
@@ -33,6 +34,7 @@ from utils.model.dvae import CodeEncoder, build_dvae, needed_tensors
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
 from utils.model.packing import IGNORED, STOPS
+from utils.model.weights import read_weights
 from utils.options import DATASET_RATE
 
 
@@ -170,7 +172,9 @@ def trained(work: Path) -> Path:
         gpt: {"STEPS": 2, "GROUPS": 2, "LAYERS": 6, "WIDTH": 64, "HEADS": 2, "tokens_of": SineTeacher().tokens},
         speaker_encoder: {"STEPS": 2, "PAIRS": 4},
         decoder: {"NUM_CLIPS": 8, "judge": lambda *_: None},
-        package: {"judge": lambda *_: None, "DEMO_SECONDS": 3},
+        package: {
+            "judge": lambda *_: None,
+        },
     }
     few = {"trunk_steps": 2, "steps": 1, "batch_size": 1, "trunk_batch_size": 2, "crop_latents": 6}
     sizes[decoder]["SETTINGS"] = dataclasses.replace(decoder.SETTINGS, **few)
@@ -182,7 +186,8 @@ def trained(work: Path) -> Path:
         gpt.train(StageConfig(work=work))
         speaker_encoder.train(SpeakerConfig(work=work, real=(work / "real",)))
         decoder.train(StageConfig(work=work))
-        package.run(StageConfig(work=work))
+        package.run(PackageConfig(work=work))
+        package.write_demo_voice(work / "demo_voice", SineTeacher())  # type: ignore[arg-type]
     return work
 
 
@@ -254,13 +259,27 @@ def test_the_stages_make_a_base_that_the_engine_loads(trained: Path) -> None:
     assert sum(path.stat().st_size for path in base.folder.iterdir()) < package.MAX_BYTES
     assert "Kokoro-82M" in (base.folder / "NOTICE").read_text() and "phoneme_head" not in str(base.state().keys())
     synthesizer = Synthesizer(base)
-    assert list(synthesizer.speakers()) == list(corpus.ANCHORS)
-    voice, states = synthesizer.speakers()["af_heart"], torch.randn(1, 12, 64)
+    assert list(synthesizer.speakers()) == ["heart", "bella", "michael", "emma", "george", "fable"]
+    voice, states = synthesizer.speakers()["heart"], torch.randn(1, 12, 64)
     assert synthesizer.vocoder(states, voice.embedding).isfinite().all()
     gates = json.loads((trained / "speaker" / "gate.json").read_text())
     assert set(gates) == {*corpus.HELD_OUT["choosing"], "real"}
     rows = read_manifest(trained / "demo_voice" / "metadata.csv")
-    assert len(rows) >= 2 and all(row.speaker == "demo" for row in rows)
+    assert len(rows) == 40 and all(row.speaker == "demo" for row in rows)
+
+
+def test_packed_scores_are_those_of_the_gpt_less_a_constant(trained: Path) -> None:
+    bias = Base(trained / "starter").state()["gpt.mel_head.bias"].float()
+    shift = read_weights(trained / "gpt" / "gpt.safetensors")["mel_head.bias"] - bias
+    assert torch.allclose(shift, torch.full_like(shift, package.LOGIT_SHIFT), atol=0.02)
+
+
+def test_separation_of_known_vectors() -> None:
+    voice = torch.nn.functional.normalize(torch.tensor([[1.0, 0.1], [1.0, -0.1]]))
+    same, different, rate = separation(voice, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+    assert same > 0.97 and different < 0.1 and rate == 0.0
+    *_, mixed = separation(voice, voice)
+    assert mixed >= 0.5
 
 
 def test_codes_are_those_of_the_engines_encoder(work: Path) -> None:

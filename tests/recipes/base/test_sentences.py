@@ -6,10 +6,8 @@ from itertools import islice
 
 import pytest
 
-from recipes.starter.corpus import held_out_sentences, plan
-from recipes.starter.inflect import plural, split_forms, with_articles
-from recipes.starter.sentences import MAX_CHARACTERS, MAX_WORDS, MIN_WORDS, SentenceMaker
-from recipes.starter.voices import DEMO_VOICE, FORBIDDEN_VARIANTS, GPT_VOICES, everyone, other_voices
+from recipes.base.inflect import plural, split_forms, with_articles
+from recipes.base.sentences import MAX_CHARACTERS, MAX_WORDS, MIN_WORDS, SentenceMaker
 from utils.project.paths import assets_folder
 
 
@@ -36,38 +34,6 @@ def test_no_word_of_the_lexicon_is_rare() -> None:
     )
     assert len(words) > 1500
     assert sum(count == 1 for count in words.values()) < 0.35 * len(words)
-
-
-def test_held_out_sentences_and_the_demo_voice_are_never_trained_on() -> None:
-    planned = list(plan(clips_per_voice=20, clips_per_other=5, eval_per_voice=3, seed=7))
-    held_out = {text.lower() for text in held_out_sentences()}
-    assert len(held_out) == 120
-    assert not held_out & {one.text.lower() for one in planned if one.split != "heldout"}
-    texts = Counter(one.text.lower() for one in planned)
-    assert max(texts.values()) == 1
-    assert {one.voice for one in planned} == set(everyone())
-    variants = {voice.voice.split("+")[-1] for voice in everyone()}
-    assert DEMO_VOICE.voice.split("+")[-1] in FORBIDDEN_VARIANTS
-    assert not variants & FORBIDDEN_VARIANTS
-
-
-@pytest.mark.programs("dictionary")
-def test_a_folder_made_without_the_other_voices_keeps_its_clips_when_they_come() -> None:
-    counts = {"clips_per_voice": 4, "lists_per_voice": 2, "eval_per_voice": 3}
-    before, after = list(plan(**counts, seed=7)), list(plan(**counts, clips_per_other=2, seed=7))
-    assert after[: len(before)] == before
-    others = after[len(before) :]
-    assert {one.voice for one in others} == set(other_voices())
-    assert Counter(one.split for one in others) == {"eval": 120, "train": 240}
-
-
-@pytest.mark.programs("dictionary")
-def test_common_words_are_said_more_often_by_the_twelve_and_the_others_in_turn() -> None:
-    pytest.importorskip("wordfreq")
-    common = [one for one in plan(clips_per_voice=0, num_common=600, eval_per_voice=0, seed=7) if one.split == "common"]
-    assert Counter(one.voice in GPT_VOICES for one in common) == {True: 300, False: 300}
-    words = Counter(word for one in common for word in re.findall("[a-z]+", one.text.lower()))
-    assert words["water"] > 0 and len(words) > 1500
 
 
 def test_the_demo_voices_own_held_out_sentences_are_not_held_against_it() -> None:

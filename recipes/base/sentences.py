@@ -11,7 +11,7 @@ from pathlib import Path
 
 from num2words import num2words
 
-from recipes.starter.inflect import plural, split_forms, with_articles
+from recipes.base.inflect import plural, split_forms, with_articles
 
 LEXICON = Path(__file__).resolve().parent / "lexicon"
 MIN_WORDS, MAX_WORDS = 3, 25

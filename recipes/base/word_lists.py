@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
-from recipes.starter.sentences import MAX_CHARACTERS, Deck
+from recipes.base.sentences import MAX_CHARACTERS, Deck
 from utils.errors import UserError
 
 DICTIONARY = "dict/american-english-small"

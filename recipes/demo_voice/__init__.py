@@ -1,1 +1,0 @@
-"""The bundled demo voice, from its sentences."""
