@@ -173,7 +173,7 @@ def _fill(folder: Path, work: Path) -> None:
     made.speaker_encoder = speaker_encoder.load(work)
     speaker = gpt.load(work)
     with torch.no_grad():
-        speaker.mel_head.bias -= LOGIT_SHIFT
+        speaker.mel_head.bias.sub_(LOGIT_SHIFT)
     state = full_state(speaker.state_dict(), made.state_dict(), encoder.scale[:, 0])
     write_weights(folder / "model.safetensors", stored({name: one.contiguous() for name, one in state.items()}))
     (folder / "NOTICE").write_text("This base was made from:\n" + "".join(f"- {one}\n" for one in SOURCES))

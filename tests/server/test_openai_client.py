@@ -201,7 +201,9 @@ def test_openai_names_of_models_mean_the_default_model(client: OpenAI, model: st
 
 def test_openai_names_of_voices_mean_those_of_the_model_in_order(client: OpenAI, server: Server) -> None:
     found = names(server)
-    for name, own in zip(("alloy", "echo", "shimmer", "ash", "sage"), (*found[:2], *found[5:7], found[9 % len(found)]), strict=True):
+    for name, own in zip(
+        ("alloy", "echo", "shimmer", "ash", "sage"), (*found[:2], *found[5:7], found[9 % len(found)]), strict=True
+    ):
         assert say(client, voice=name, response_format="pcm") == say(client, voice=own, response_format="pcm")
 
 
