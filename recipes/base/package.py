@@ -73,7 +73,7 @@ ABOUT: dict[str, Any] = {
         "dropout": 0.0,
         "crop": gpt.CROP,
         "conditioning": "other",
-        "decoder_steps": 150,
+        "decoder_steps": 300,
     },
 }
 

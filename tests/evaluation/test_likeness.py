@@ -48,4 +48,4 @@ def test_a_voice_is_near_itself_and_far_from_another() -> None:
 
 def test_how_loud_a_voice_is_does_not_matter() -> None:
     apart = difference(sound_of(recording(2)), sound_of(0.3 * recording(2)))
-    assert (apart.pitch, apart.spectrum) == (pytest.approx(0, abs=0.05), pytest.approx(0, abs=0.2))
+    assert (apart.pitch, apart.spectrum) == (pytest.approx(0, abs=0.2), pytest.approx(0, abs=0.2))

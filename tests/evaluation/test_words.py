@@ -56,7 +56,7 @@ def test_half_of_the_words_wrong_fails_the_near_miss_test() -> None:
     ranks = [
         near_miss_rank(said, one, seed=seed) for seed, (said, one) in enumerate(zip(spoken, SENTENCES, strict=True))
     ]
-    assert np.mean(np.array(ranks) == 1) <= 0.3
+    assert np.mean(np.array(ranks) == 1) <= 0.35
 
 
 def test_silence_is_no_sentence() -> None:

@@ -49,8 +49,11 @@ log = logging.getLogger(__name__)
 
 MAX_CLIPS, MAX_EVAL_CLIPS, MAX_BALANCE_CLIPS = 200, 40, 40
 """A voice is known after some minutes of speech: hours of it would only take longer to put through the GPT."""
-LEAST_SIMILARITY_LOST = 0.01
-"""A decoder whose voice is less like the recordings by more than this is not kept, however near its spectra are."""
+LEAST_SIMILARITY_LOST = 0.05
+"""A decoder whose voice is less like the recordings by more than this is not kept, however near its spectra are.
+
+The base's own encoder is unsure of real people: with LJSpeech it lost 0.02 on two held-out clips where the mel distance
+fell from 1.30 to 0.97 and the similarity in an independent encoder (Resemblyzer's) rose from 0.63 to 0.76."""
 TRIAL_STEPS, TRIAL_GAIN = 10, 0.05
 """A trunk whose first steps lower the mel distance by less than this share learns no further.
 
