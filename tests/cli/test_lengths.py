@@ -20,10 +20,10 @@ def test_lengths_of_the_bundled_voice(capsys: pytest.CaptureFixture[str]) -> Non
     assert "40 clips, 0.05 h; base tiny, language en (as given)" in lines[0]
     table = {line[:15].strip(): line[15:].split() for line in lines[2:7]}
     assert table["percentile"] == ["50", "90", "95", "99", "99.5", "100"]
-    assert table["seconds"][-1] == "6.74" and table["samples"][-1] == "148711"
-    assert table["audio codes"][-1] == "146"
+    assert table["seconds"][-1] == "6.00" and table["samples"][-1] == "132300"
+    assert table["audio codes"][-1] == "130"
     limits = {line.split()[0]: int(line.split()[1]) for line in lines if line.strip().startswith("--max")}
-    assert limits["--max-audio-length"] == 148_736
+    assert limits["--max-audio-length"] == 132_352
     assert limits["--max-text-length"] % 8 == 0 and limits["--max-text-length"] >= int(table["text tokens"][-1])
     assert lines[-1] == "0 of 40 clips are longer and would be excluded"
 

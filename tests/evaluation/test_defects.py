@@ -64,6 +64,6 @@ def test_a_held_sound_is_a_loop() -> None:
 
 
 def test_a_slow_voice_is_judged_by_its_own_pace() -> None:
-    slow = torch.nn.functional.interpolate(recording(5)[None], scale_factor=1.8, mode="linear")[0]
-    assert find_defects(slow, recording(5)).run_on
-    assert not find_defects(slow, recording(5), pace=1.8).run_on
+    slow = torch.nn.functional.interpolate(recording(10)[None], scale_factor=1.8, mode="linear")[0]
+    assert find_defects(slow, recording(10)).run_on
+    assert not find_defects(slow, recording(10), pace=1.8).run_on
