@@ -220,13 +220,18 @@ def _read(component: Any, value: Any) -> Any:
     """A component's value as a handler gets it: gradio's own error for what is no number names no field.
 
     Raises:
-        UserError: what should be a number is none.
+        UserError: it is of another kind, such as a text where a number belongs.
     """
+    label = str(component.label)
     if isinstance(component, gr.Number | gr.Slider):
-        return number(str(component.label), value, is_whole=component.precision == 0)
-    if value is not None and component.data_model is not None:
-        value = component.data_model.model_validate(value)
-    return component.preprocess(value)
+        return number(label, value, is_whole=component.precision == 0)
+    try:
+        if value is not None and component.data_model is not None:
+            value = component.data_model.model_validate(value)
+        return component.preprocess(value)
+    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
+        # The value stays out of the message: it may be markup, or a path of this computer.
+        raise UserError(what=f"{label} was given a value of another kind", fix="see the API's description") from error
 
 
 def _printed(handler: Handler, studio: Studio, values: Values) -> tuple[Updates, Prints]:

@@ -72,7 +72,7 @@ def test_no_clip_is_heard_twice_and_a_mended_text_is_compared_anew(
 def test_the_limit_is_the_one_asked_for_and_flagged_clips_can_be_left_out(tmp_path: Path, whisper: Path) -> None:
     source = _source(tmp_path / "in")
     assert _flagged(_prepare(source, tmp_path / "out", whisper, max_cer=2.0)) == []
-    report = _prepare(source, tmp_path / "out", whisper, drop_flagged=True)
+    report = _prepare(source, tmp_path / "other", whisper, drop_flagged=True)
     assert [clip.reason for clip in report.dropped] == ["flagged", "flagged"]
     assert all(clip.detail.startswith("transcript: ") for clip in report.dropped)
 
