@@ -11,6 +11,7 @@ import torch
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.find import find_base
+from utils.bases.loading import load_decoder
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.decoder_training import tune as module
@@ -113,6 +114,23 @@ def test_a_fit_that_goes_on_after_its_trial_is_that_without_one(starter, project
     monkeypatch.setattr(module, "TRIAL_STEPS", 12)
     whole, _ = _export(project, starter, tmp_path)
     assert all(torch.equal(tensor, whole[name]) for name, tensor in tried.items())
+
+
+def test_a_fitted_trunk_goes_part_of_the_way_and_the_rest_stays(starter) -> None:
+    decoder = load_decoder(starter)
+    before = {name: one.clone() for name, one in decoder.state_dict().items()}
+    learned = {name: one for name, one in before.items() if name.startswith(module.TRUNK.part)}
+    generator = decoder.waveform_decoder
+    with torch.no_grad():
+        for parameter in generator.parameters():
+            parameter.add_(1)
+    module._blend(decoder, learned)
+    moved = {
+        f"waveform_decoder.{name}": (one - before[f"waveform_decoder.{name}"]).mean().item()
+        for name, one in generator.named_parameters()
+    }
+    shares = {name: 0.7 if name in learned else 1.0 for name in moved}
+    assert moved == pytest.approx(shares, abs=1e-3) and set(shares.values()) == {0.7, 1.0}
 
 
 def test_nearer_spectra_of_a_stranger_are_no_gain() -> None:

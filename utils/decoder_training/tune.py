@@ -59,6 +59,13 @@ TRIAL_STEPS, TRIAL_GAIN = 10, 0.05
 
 They lowered it by 11, 15 and 20 % with three new voices; by 3 and -7 % where the decoder had been fitted to the same
 clips before, and there all 150 steps by 2 %."""
+FITTED_SHARE = 0.7
+"""A trunk's weights are so far on the way from the base's to the fitted ones.
+
+Fitted to a few minutes, a trunk forgets sounds that they lack. Of the words of 50 sentences in the bundled voice 9.7 %
+were misread with the base's trunk, 11.4 % at 0.5, 11.8 % at 0.7, 18.3 % with the fitted one; the similarity in an
+independent encoder was 0.66, 0.74, 0.77, 0.79. With LJSpeech: 10.3 % at 0.5, 12.2 % at 0.7; similarity 0.76, 0.78.
+Source: Wortsman et al. 2022, Robust fine-tuning of zero-shot models (WiSE-FT)."""
 KEY_FILE = "fit.json"
 
 
@@ -205,6 +212,7 @@ def tune_decoder(
         if not ended_early:
             train()
             if method is TRUNK:
+                _blend(decoder, own)
                 balance(decoder, learns[:MAX_BALANCE_CLIPS])
             after = clip_fidelity(decoder, asked)
         tuned = TunedDecoder(
@@ -221,6 +229,14 @@ def tune_decoder(
     shutil.rmtree(folder, ignore_errors=True)
     log.info("similarity %(similarity_before).2f before the fit, %(similarity_after).2f after: %(kept)s", tuned.facts)
     return tuned if tuned.is_better else replace(tuned, weights=own)
+
+
+@torch.no_grad()
+def _blend(decoder: HifiDecoder, own: State) -> None:
+    """Take the weights that learned back to `FITTED_SHARE` of the way from the base's."""
+    for name, tensor in decoder.state_dict().items():
+        if name in own and tensor.is_floating_point():
+            tensor.copy_(own[name].to(tensor).lerp(tensor, FITTED_SHARE))
 
 
 @torch.no_grad()
