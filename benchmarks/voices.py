@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -102,7 +103,7 @@ def main() -> None:
     cells = earlier(settings.out, sentences) if settings.add else {}
     # All sizes of one seed first: a table of one seed is there after a third of the time.
     for seed, minutes, recordings in product(settings.seeds, settings.minutes, settings.recordings):
-        if minutes > settings.minutes[0] and minutes_of(read_rows(recordings)) < minutes:
+        if minutes > settings.minutes[0] and sum(seconds for *_, seconds in read_rows(recordings)) < 60 * minutes:
             continue
         name = f"{recordings.name}/{minutes}/{seed}"
         result = work / name / "cell.json"
@@ -258,24 +259,24 @@ def _value(scores: dict[str, float], name: str) -> float:
     return scores["run_on"] + scores["early_stop"] if name == "wrong_end" else scores[name]
 
 
-def read_rows(folder: Path) -> list[tuple[Path, str]]:
-    """Recordings and texts of a folder whose metadata.csv has a name, `|` and a text in each line."""
-    lines = (line.split("|") for line in (folder / "metadata.csv").read_text(encoding="utf-8").splitlines())
-    return [(next((folder / "wavs").glob(f"{name}.*")), text) for name, text, *_ in lines]
-
-
-def minutes_of(rows: list[tuple[Path, str]]) -> float:
-    return sum(soundfile.info(path).duration for path, _ in rows) / 60
+def read_rows(folder: Path) -> Iterator[tuple[Path, str, float]]:
+    """Recordings, texts and seconds of a folder whose metadata.csv has a name, `|` and a text in each line."""
+    for line in (folder / "metadata.csv").read_text(encoding="utf-8").splitlines():
+        name, text, *_ = line.split("|")
+        path = next((folder / "wavs").glob(f"{name}.*"))
+        yield path, text, soundfile.info(path).duration
 
 
 def _first_minutes(whole: Path, target: Path, minutes: int) -> Path:
     """The first minutes of recordings, and a tenth more for evaluation, as a folder of its own."""
     (target / "wavs").mkdir(parents=True)
-    rows, chosen = read_rows(whole), list[tuple[Path, str]]()
-    while rows and minutes_of(chosen) < minutes * (1 + MINUTES_EVALUATED):
-        chosen.append(rows.pop(0))
-        shutil.copy(chosen[-1][0], target / "wavs")
-    lines = [f"{path.stem}|{text}\n" for path, text in chosen]
+    lines, chosen_s = list[str](), 0.0
+    for path, text, seconds in read_rows(whole):
+        if chosen_s >= 60 * minutes * (1 + MINUTES_EVALUATED):
+            break
+        shutil.copy(path, target / "wavs")
+        lines.append(f"{path.stem}|{text}\n")
+        chosen_s += seconds
     (target / "metadata.csv").write_text("".join(lines), encoding="utf-8")
     return target
 

@@ -4,7 +4,6 @@ import os
 import random
 import re
 from collections.abc import Iterator
-from itertools import accumulate
 from pathlib import Path
 
 from recipes.base.sentences import MAX_CHARACTERS, Deck
@@ -18,10 +17,6 @@ JOINTS = (
 )
 LEAST, MOST = 3, 9
 """Dictionary words a sentence."""
-NUM_COMMON, MOST_COMMON = 40_000, 10
-"""So many of the commonest words of English are looked at; common words a sentence, at most."""
-JOINED, RARE = 0.4, 0.15
-"""Share of the gaps between common words that have a joint, and of the words that are dealt as if equally common."""
 
 
 class WordLists:
@@ -45,42 +40,6 @@ class WordLists:
                 text += self._rng.choice(JOINTS) + self._deck.deal()
             if len(text) < MAX_CHARACTERS:
                 yield text[0].upper() + text[1:] + self._rng.choice("...?!")
-
-
-class CommonWords:
-    """An endless source of sentences of common words, drawn by the square root of how common they are.
-
-    Where all words are dealt alike, as `WordLists` does, a GPT hears "ice" and "dawn" three times in a hundred hours.
-
-    Args:
-        seed: the same seed gives the same sentences.
-
-    Raises:
-        UserError: the dictionary or the list of frequencies is not installed.
-    """
-
-    def __init__(self, seed: int) -> None:
-        try:
-            import wordfreq
-        except ImportError:
-            raise UserError(what="the package wordfreq is not installed", fix="pip install wordfreq") from None
-        self._rng, known = random.Random(seed), set(_words()) | {"a", "i"}
-        self._words = [w for w in wordfreq.top_n_list("en", NUM_COMMON) if w in known]
-        self._sums = list(accumulate(wordfreq.word_frequency(word, "en") ** 0.5 for word in self._words))
-
-    def __iter__(self) -> Iterator[str]:
-        rng = self._rng
-        while True:
-            text = self._word()
-            for _ in range(rng.randrange(LEAST, MOST_COMMON + 1) - 1):
-                text += (rng.choice(JOINTS) if rng.random() < JOINED else " ") + self._word()
-            if len(text) < MAX_CHARACTERS:
-                yield text[0].upper() + text[1:] + rng.choice("....?!")
-
-    def _word(self) -> str:
-        if self._rng.random() < RARE:
-            return self._rng.choice(self._words)
-        return self._rng.choices(self._words, cum_weights=self._sums)[0]
 
 
 def find_dictionary() -> Path | None:

@@ -54,9 +54,11 @@ def run_base(run: Path, base: Base | None = None) -> Base:
         raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
     project = run.absolute().parent.parent
     # Beside the output folder lies a base that was named by a relative path, and was moved with it.
-    folder = base.folder if base else where_it_lies(folder, project, project / "dataset", project.parent.parent)
-    if not folder.is_dir():
+    base = base or Base(where_it_lies(folder, project, project / "dataset", project.parent.parent))
+    if not base.folder.is_dir():
         raise UserError(
-            what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
+            what=f"the run's base {origin['name']} is gone",
+            where=str(base.folder),
+            fix="download or make it again there",
         )
-    return Base(folder).require_version(origin, what=f"the run {run.name}", where=run)
+    return base.require_version(origin, what=f"the run {run.name}", where=run)
