@@ -56,20 +56,12 @@ def test_training_brings_the_spectrum_nearer_and_leaves_the_speaker_encoder_alon
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
 
 
-def test_a_decoder_with_a_harmonic_source_learns_the_pitch_as_well(clips, tmp_path):
-    torch.manual_seed(1)
-    decoder, told = build_decoder(replace(SHAPE, harmonic_source=True)), []
-    train_decoder(decoder, clips, settings=TINY, folder=tmp_path, on_log=lambda step, losses: told.append(losses))
-    assert [set(losses) for losses in told] == [{"mel", "convergence", "magnitude", "pitch", "voiced"}] * 3
-    assert told[-1]["mel"] < told[0]["mel"] and told[-1]["pitch"] < 0.7 * told[0]["pitch"]
-
-
 def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_path):
     settings = replace(TINY, trunk_steps=12, steps=4, log_every=4, checkpoint_every=3, speaker_noise=0.2)
 
     def train(folder, on_log=None):
         torch.manual_seed(1)
-        decoder = build_decoder(replace(SHAPE, harmonic_source=True, trunk_blocks=1))
+        decoder = build_decoder(replace(SHAPE, trunk_blocks=1, vocoder_blocks=1, vocoder_width=32))
         train_decoder(decoder, clips, settings=settings, folder=folder, on_log=on_log)
         return decoder.state_dict()
 
@@ -80,7 +72,7 @@ def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_
     whole = train(tmp_path / "whole", on_log=lambda step, losses: told.append(losses))
     assert [set(losses) for losses in told[:3]] == [{"pitch", "voiced", "outline"}] * 3
     assert set(told[3]) == {"mel", "convergence", "magnitude", "pitch", "voiced", "outline"}
-    assert told[2]["outline"] < 0.8 * told[0]["outline"]
+    assert all(told[2][name] < share * told[0][name] for name, share in (("outline", 0.8), ("pitch", 0.9)))
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "cut", on_log=interrupt)
@@ -88,14 +80,12 @@ def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_
         torch.testing.assert_close(tensor, whole[name], rtol=0, atol=0)
 
 
-def test_a_decoder_with_a_vocoder_of_frames_learns_mels_first_and_then_sound(clips, tmp_path):
+def test_a_decoder_with_a_vocoder_of_frames_learns_sound_after_mels(clips, tmp_path):
     torch.manual_seed(1)
-    shape = replace(SHAPE, trunk_blocks=1, vocoder_blocks=1, vocoder_width=32)
-    decoder, told = build_decoder(shape), []
+    decoder, told = build_decoder(replace(SHAPE, trunk_blocks=1, vocoder_blocks=1, vocoder_width=32)), []
     settings = replace(TINY, trunk_steps=12, steps=12, log_every=4)
     train_decoder(decoder, clips, settings=settings, folder=tmp_path, on_log=lambda step, losses: told.append(losses))
-    assert [set(losses) for losses in told[:3]] == [{"pitch", "voiced", "outline"}] * 3
-    assert told[2]["outline"] < 0.8 * told[0]["outline"] and told[-1]["mel"] < told[3]["mel"]
+    assert told[-1]["mel"] < told[3]["mel"]
     assert balance(decoder, clips).abs().max() > 0
 
 

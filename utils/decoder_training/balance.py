@@ -11,8 +11,6 @@ from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 from utils.decoder_training.decoder import decode
 from utils.decoder_training.decoder_clips import DecoderClip
 from utils.decoder_training.spectral import SpectralLoss
-from utils.model.decoder.harmonic import HarmonicGenerator
-from utils.model.decoder.vocos import SpectralGenerator
 from utils.model.shapes import NUM_MELS
 from utils.options import OUTPUT_RATE
 
@@ -34,7 +32,5 @@ def balance(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> Tensor:
             powers[which] += (2 * spectral.log_mel(sound)[0]).exp().mean(1)
     # A band in which the filter cannot follow must not run away: 1 is 8.7 dB.
     added = ((powers[0] / powers[1]).log() / 2).clamp(-1, 1)
-    generator = decoder.waveform_decoder
-    assert isinstance(generator, HarmonicGenerator | SpectralGenerator)
-    generator.trunk.leave.bias[-NUM_MELS:] += added
+    decoder.waveform_decoder.trunk.leave.bias[-NUM_MELS:] += added
     return added

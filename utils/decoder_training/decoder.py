@@ -7,6 +7,7 @@ Shapes: B crops, M latents (one for 1 024 samples at 22 050 Hz), D latent width,
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +21,7 @@ from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip
 from utils.decoder_training.hifigan_critic import HifiganCritic
 from utils.decoder_training.spectral import SpectralDiscriminator, SpectralLoss, discriminator_loss, generator_losses
 from utils.jobs.stopping import EXIT_BASE, StopRequest
-from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, AcousticFeatures
-from utils.model.decoder.harmonic import HarmonicGenerator, pitch_losses
+from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, MIDDLE_HZ
 from utils.model.decoder.vocos import SpectralGenerator
 from utils.options import OUTPUT_RATE
 
@@ -106,7 +106,7 @@ class _Trainer:
 
     def __init__(self, decoder: HifiDecoder, settings: DecoderTraining) -> None:
         self.decoder, self.settings = decoder, settings
-        self.generator: nn.Module = decoder.waveform_decoder
+        self.generator: Any = decoder.waveform_decoder
         self.spectral = SpectralLoss(OUTPUT_RATE).to(decoder.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
@@ -126,7 +126,7 @@ class _Trainer:
     @property
     def trunk_steps(self) -> int:
         """Steps before sound is made; none where there is no trunk to teach."""
-        return self.settings.trunk_steps if getattr(self.generator, "has_trunk", False) else 0
+        return self.settings.trunk_steps if hasattr(self.generator, "trunk") else 0
 
     def step(self, step: int, latents: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
         """One optimizer step, of the discriminator too when it is its time; returns the losses by name."""
@@ -159,9 +159,8 @@ class _Trainer:
 
     def _trunk_step(self, step: int, frames: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
         """One step of the trunk alone."""
-        assert isinstance(self.generator, HarmonicGenerator | SpectralGenerator)
         self._set_learning_rate(step, self.trunk_steps)
-        losses = self._outline_losses(self.generator.trunk(frames, speakers), sound, self._pitch(sound, frames))
+        _, losses = self._outline(frames, speakers, sound)
         _descend(self.optimizer, torch.stack(list(losses.values())).sum(), self.generator, self.settings.grad_clip_norm)
         return {name: loss.item() for name, loss in losses.items()}
 
@@ -170,32 +169,31 @@ class _Trainer:
         set_learning_rate(self.optimizer, self.settings.learning_rate * share)
 
     def _decode(self, frames: Tensor, speakers: Tensor, sound: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Decoded sound; and, where the decoder has a harmonic source, what it gets wrong of the outline.
-
-        The source is given the true pitch: harmonics then lie where the recording's are, and only there a distance of
-        spectra says in which direction to go.
-        """
-        if not isinstance(self.generator, HarmonicGenerator | SpectralGenerator):
+        """Decoded sound; and, of a vocoder of frames, what its trunk gets wrong."""
+        if not isinstance(self.generator, SpectralGenerator):
             return self.generator(frames, g=speakers), {}
-        pitch = self._pitch(sound, frames)
-        made, outline = self.generator.speak(frames, speakers, pitch)
-        return made, self._outline_losses(outline, sound, pitch)
+        mel, losses = self._outline(frames, speakers, sound)
+        return self.generator.vocoder(mel), losses
 
-    def _pitch(self, sound: Tensor, frames: Tensor) -> Tensor:
-        """The true pitch of each frame [B, C, T] in Hz, [B, T]."""
+    def _outline(self, frames: Tensor, speakers: Tensor, sound: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The trunk's mels [B, 80, T], and how wrong they and its pitch are of sounds [B, 1, N]; margins do not count.
+
+        The pitch is a second task of the trunk, whose spectra alone make sound.
+        """
+        outline = self.generator.trunk(frames, speakers)
         pitch = track_pitch(sound[:, 0], OUTPUT_RATE, HOP)[:, : frames.shape[2]]
-        return F.pad(pitch, (0, frames.shape[2] - pitch.shape[1]))
-
-    def _outline_losses(self, outline: AcousticFeatures, sound: Tensor, pitch: Tensor) -> dict[str, Tensor]:
-        """How wrong an outline is of sounds [B, 1, N] with this pitch [B, T]; margins do not count in the mel."""
-        losses = pitch_losses(outline.pitch, pitch)
-        if outline.mel is not None:
-            # A frame's middle is half a frame after its beginning.
-            target = self.spectral.log_mel(sound[..., HOP // 2 :])[..., : outline.mel.shape[2]]
-            cut = round(self.settings.margin_latents * FRAMES_PER_LATENT)
-            inner = slice(cut, target.shape[2] - cut)
-            losses["outline"] = F.l1_loss(outline.mel[..., inner], target[..., inner])
-        return losses
+        pitch = F.pad(pitch, (0, frames.shape[2] - pitch.shape[1]))
+        voiced = pitch > 0
+        octaves = (outline.pitch[:, 0] - (pitch / MIDDLE_HZ).log2()).abs()[voiced]
+        # A frame's middle is half a frame after its beginning.
+        target = self.spectral.log_mel(sound[..., HOP // 2 :])[..., : outline.mel.shape[2]]
+        cut = round(self.settings.margin_latents * FRAMES_PER_LATENT)
+        inner = slice(cut, target.shape[2] - cut)
+        return outline.mel, {
+            "pitch": octaves.sum() / max(1, len(octaves)),
+            "voiced": F.binary_cross_entropy_with_logits(outline.pitch[:, 1], voiced.float()),
+            "outline": F.l1_loss(outline.mel[..., inner], target[..., inner]),
+        }
 
     def _inner(self, sound: Tensor) -> Tensor:
         """[B, 1, N] without the margins: what decoded sound and recording both hold, [B, 1, n]."""

@@ -195,7 +195,7 @@ class _Plain:
 
 
 class _Harmonic:
-    """The starter's: pitch, envelope and source are those of the sentence, as its phase has to go on."""
+    """A former starter's: pitch, envelope and source are those of the sentence, as its phase has to go on."""
 
     context = CONTEXT + 4  # the envelope's filter looks two frames further, at a waveform that has its own context
 
@@ -234,8 +234,7 @@ class _Spectral:
         self.context, self.lookahead = generator.vocoder.lookahead, generator.lookahead
 
     def prepare(self, frames: Tensor, speaker: Tensor) -> Tensor:
-        mel = self._generator.outline(frames, speaker).mel
-        assert mel is not None, "the acoustic model predicts mels"
+        mel: Tensor = self._generator.trunk(frames, speaker).mel
         return mel
 
     def render(self, inputs: Tensor, speaker: Tensor, first: int, last: int) -> Tensor:

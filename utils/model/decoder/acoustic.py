@@ -19,6 +19,8 @@ from utils.model.shapes import NUM_MELS
 WIDTH = 192
 KERNEL = 9
 EXPANSION = 3
+MIDDLE_HZ = 150.0
+"""Pitches are predicted in octaves from here."""
 HOP = 256
 """Samples a frame."""
 FRAMES_PER_LATENT = (1024 / 22_050) / (HOP / 24_000)
@@ -30,7 +32,7 @@ class AcousticFeatures:
     """How each frame shall sound."""
 
     pitch: Tensor
-    """Octaves from 150 Hz, and whether it is voiced (above 0): [B, 2, T]."""
+    """Octaves from `MIDDLE_HZ`, and whether it is voiced (above 0): [B, 2, T]."""
     mel: Tensor | None = None
     """Logarithms of mel magnitudes, [B, 80, T]; None where there is no trunk."""
 

@@ -16,13 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from TTS.vocoder.models.hifigan_generator import LRELU_SLOPE, HifiganGenerator
 
-from utils.model.decoder.acoustic import KERNEL, AcousticFeatures, AcousticModel
+from utils.model.decoder.acoustic import KERNEL, MIDDLE_HZ, AcousticFeatures, AcousticModel
 from utils.model.decoder.envelope import EnvelopeFilter
 from utils.model.shapes import NUM_MELS, DecoderShape
 from utils.options import OUTPUT_RATE
 
-MIDDLE_HZ = 150.0
-"""Pitches are predicted in octaves from here."""
 LEAST_HZ, MOST_HZ = 50.0, 500.0
 HIGHEST_HARMONIC_HZ = 10_000.0
 SOURCES = 3
@@ -55,21 +53,10 @@ class HarmonicGenerator(HifiganGenerator):
         )
 
     def forward(self, x: Tensor, g: Tensor) -> Tensor:
-        """Sound [B, 1, N] of frames [B, C, T] (or [C, T]) and a voice [B, E, 1]."""
-        return self.speak(x, g)[0]
-
-    def speak(self, x: Tensor, g: Tensor, pitch: Tensor | None = None) -> tuple[Tensor, AcousticFeatures]:
-        """Sound [B, 1, N], and how it was meant to sound.
-
-        Args:
-            x: frames, [B, C, T]; also [C, T], as stock's decoder gives them where there is one sound.
-            g: voices, [B, E, 1].
-            pitch: the true one in Hz, 0 where unvoiced, [B, T]; read from the frames when not given.
-        """
+        """Sound [B, 1, N] of frames [B, C, T] (or [C, T], as stock's decoder gives one sound) and a voice [B, E, 1]."""
         x = x if x.dim() == 3 else x[None]
         outline = self.outline(x, g)
-        source = self.source(outline) if pitch is None else make_source(pitch, self.hop)
-        return self.render(x, g, outline.mel, source), outline
+        return self.render(x, g, outline.mel, self.source(outline))
 
     def outline(self, x: Tensor, g: Tensor) -> AcousticFeatures:
         """How frames [B, C, T] of voices [B, E, 1] shall sound; each depends on `lookahead` frames after it."""
@@ -131,14 +118,6 @@ def pitch_of(predicted: Tensor) -> Tensor:
     """Pitch in Hz of each frame, 0 where unvoiced, [B, T], as the pitch head [B, 2, T] predicts it."""
     hertz = (MIDDLE_HZ * 2 ** predicted[:, 0].float()).clamp(LEAST_HZ, MOST_HZ)
     return torch.where(predicted[:, 1] > 0, hertz, 0.0)
-
-
-def pitch_losses(predicted: Tensor, pitch: Tensor) -> dict[str, Tensor]:
-    """How wrong the pitch head [B, 2, T] is: octaves where the truth [B, T] is voiced, and being voiced at all."""
-    voiced = pitch > 0
-    truth = (pitch.clamp(min=LEAST_HZ) / MIDDLE_HZ).log2()
-    octaves = ((predicted[:, 0] - truth).abs() * voiced).sum() / voiced.sum().clamp(min=1)
-    return {"pitch": octaves, "voiced": F.binary_cross_entropy_with_logits(predicted[:, 1], voiced.float())}
 
 
 def make_source(pitch: Tensor, hop: int) -> Tensor:

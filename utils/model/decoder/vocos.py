@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.model.decoder.acoustic import HOP, AcousticFeatures, AcousticModel
+from utils.model.decoder.acoustic import HOP, AcousticModel
 from utils.model.decoder.acoustic import KERNEL as TRUNK_KERNEL
 from utils.model.shapes import NUM_MELS
 
@@ -71,14 +71,10 @@ class SpectralVocoder(nn.Module):
 class SpectralGenerator(nn.Module):
     """Frames [B, C, T] and voices [B, E, 1] to sound: an acoustic model predicts mels, the vocoder makes sound of them.
 
-    `forward` and `speak` are HarmonicGenerator's to their callers.
-
     Args:
         trunk: predicts each frame's mel.
         vocoder: trained on real mels of any speech; only the trunk learns a voice.
     """
-
-    has_trunk = True
 
     def __init__(self, trunk: AcousticModel, vocoder: SpectralVocoder) -> None:
         super().__init__()
@@ -86,22 +82,12 @@ class SpectralGenerator(nn.Module):
 
     def forward(self, x: Tensor, g: Tensor) -> Tensor:
         """Sound [B, 1, N] of frames [B, C, T] (or [C, T]) and a voice [B, E, 1]."""
-        return self.speak(x, g)[0]
-
-    def speak(self, x: Tensor, g: Tensor, pitch: Tensor | None = None) -> tuple[Tensor, AcousticFeatures]:
-        """Sound [B, 1, N], and how it was meant to sound; the true pitch [B, T] would add nothing to the mel."""
-        outline = self.outline(x if x.dim() == 3 else x[None], g)
-        assert outline.mel is not None, "the acoustic model predicts mels"
-        return self.vocoder(outline.mel), outline
-
-    def outline(self, x: Tensor, g: Tensor) -> AcousticFeatures:
-        """How frames [B, C, T] of voices [B, E, 1] shall sound; each depends on `lookahead` frames after it."""
-        features: AcousticFeatures = self.trunk(x, g)
-        return features
+        sound: Tensor = self.vocoder(self.trunk(x if x.dim() == 3 else x[None], g).mel)
+        return sound
 
     @property
     def lookahead(self) -> int:
-        """Frames after a frame that its outline depends on: half a kernel of each convolution on the way."""
+        """Frames after a frame that its mel depends on: half a kernel of each convolution on the way."""
         return (TRUNK_KERNEL // 2) * (1 + len(self.trunk.blocks))
 
 
