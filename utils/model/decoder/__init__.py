@@ -1,1 +1,1 @@
-"""The decoder: HiFi-GAN as stock builds it, and the starter's vocoder of frames, and the harmonic source of former starters."""
+"""The decoders: stock's HiFi-GAN, the starter's vocoder of frames, and the harmonic source of former starters."""
