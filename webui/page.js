@@ -133,9 +133,21 @@
     requestAnimationFrame(() => { isDue = false; look(); watchRun() })
   }).observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributeFilter: ['aria-label', 'aria-selected', 'data-state'] })
 
+  // A tab that opens for the first time has its boxes some frames later, and lets them be focused later still.
+  const focus = (place, frames = 120) => {
+    const box = document.querySelector(place)
+    box?.focus()
+    if (frames && (!box || document.activeElement !== box)) requestAnimationFrame(() => focus(place, frames - 1))
+  }
+
   window.studioPage = {
     notify,
-    open: name => { open(name); go({ tab: name }, true) },
+    // With a field, its box is written in at once; under a finger a keyboard would cover the page.
+    open: (name, field) => {
+      open(name)
+      go({ tab: name }, true)
+      if (field && !matchMedia('(pointer: coarse)').matches) focus(`${field} textarea`)
+    },
     notifies: () => localStorage.studioNotify === 'on' && 'Notification' in window && Notification.permission === 'granted',
     wanted: name => { mounted(); return params().get('project') || name },
     show: name => {

@@ -157,6 +157,21 @@ def test_a_project_that_is_gone_leaves_the_page_with_one_that_is_there(browser: 
     page.close()
 
 
+def test_the_step_listen_leads_into_the_text(browser: Browser, tmp_path: Path) -> None:
+    project = make_project(tmp_path, "clara")
+    (project.runs / "one" / "checkpoints" / "step-1").mkdir(parents=True)
+    project.ready.mkdir()
+    (project.ready / "model.pth").write_bytes(b"weights")
+    with running_app(tmp_path) as address:
+        page = opened(browser, f"{address}?project=clara", "desk", [])
+        page.locator("#step-listen").click()
+        box = page.locator("#speak-text textarea")
+        expect(box).to_be_focused()
+        page.keyboard.type("Go on.")
+        expect(box).to_have_value("Go on.")
+        page.close()
+
+
 def test_speak_pressed_again_says_why_it_waits_and_stop_shows_the_end(browser: Browser, address: str) -> None:
     said: list[str] = []
     page = opened(browser, f"{address}?project=maria&tab=inference", "desk", said)

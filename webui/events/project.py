@@ -27,8 +27,8 @@ def wire_project(frame: Frame) -> None:
     frame.trigger("project.project:change")(
         None, inputs=[frame.registry["project.project"]], js="name => window.studioPage?.show(name)"
     )
-    # The browser opens the tab by itself.
-    frame.trigger("project.listen:click")(None, js="() => window.studioPage?.open('inference')")
+    # The browser opens the tab by itself, with the cursor in the text.
+    frame.trigger("project.listen:click")(None, js="() => window.studioPage?.open('inference', '#speak-text')")
     created = wire(
         frame,
         ["project.new_project:submit"],
