@@ -10,7 +10,6 @@ Weights are random and the stop code is forbidden, so that ours and stock speak 
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -37,6 +36,7 @@ from utils.model.gpt import ForwardOptions
 from utils.model.shapes import DecoderShape
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE, SpeechPrecision
+from utils.performance_utils import log_system_info
 
 RESULTS = Path(__file__).parent / "results"
 TEXT = "A letter from my grandmother arrived on Tuesday, with a photograph of the old house."
@@ -277,7 +277,7 @@ def _record(options: argparse.Namespace, rows: dict[str, list[Row]]) -> dict[str
         ratios["first sound"] = median("stock stream", lambda row: row.first_sound_s[0]) / ours_first
     targets = TARGETS[options.device]
     return {
-        "machine": {"processor": platform.processor() or platform.machine(), "cpus": os.cpu_count()},
+        "machine": log_system_info(),
         "torch": torch.__version__,
         "size": options.size,
         "rows": {name: [asdict(row) for row in found] for name, found in rows.items()},

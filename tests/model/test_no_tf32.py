@@ -115,17 +115,17 @@ def test_training_has_tf32_in_both_of_torchs_interfaces_and_gives_the_callers_ba
     """torch.compile's max-autotune reads the older one, which raises where a newer one was written alone."""
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
     set_as(caller)
-    before, following, benchmark = seen(), followed(), torch.backends.cudnn.benchmark
+    before, following = seen(), followed()
     with kept_torch_settings():
         assert optimize_torch_settings("cuda")
-        assert optimize_torch_settings("cuda") == {} and torch.backends.cudnn.benchmark
+        assert optimize_torch_settings("cuda") == {}
         for _ in range(2):  # Each micro-batch's mel.
             with exact_float32():
                 assert BACKENDS.cuda.matmul.fp32_precision == BACKENDS.cudnn.conv.fp32_precision == "ieee"
             inside = seen()
             assert inside["float32_matmul"] in ("high", "medium") and inside["cuda.matmul.allow_tf32"] is True
             assert {inside[f"{name}.fp32_precision"] for name in ("cuda.matmul", "cudnn.conv", "cudnn.rnn")} == {"tf32"}
-    assert seen() == before and followed() == following and torch.backends.cudnn.benchmark == benchmark
+    assert seen() == before and followed() == following
 
 
 def test_gpus_without_tf32_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The CUDA paths, where there is a GPU: kernels, precision, compiled blocks and memory, beside the CPU's results."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,17 @@ def test_fp16_trains_with_the_scaler(project: Project) -> None:
     assert result.best_loss < result.first_loss
 
 
+needs_bitsandbytes = pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="needs bitsandbytes")
+
+
 @pytest.mark.parametrize(
-    "settings", [{"eight_bit_optimizer": True}, {"paged_optimizer": True}, {"lora_rank": 8}], ids=str
+    "settings",
+    [
+        pytest.param({"eight_bit_optimizer": True}, marks=needs_bitsandbytes),
+        pytest.param({"paged_optimizer": True}, marks=needs_bitsandbytes),
+        {"lora_rank": 8},
+    ],
+    ids=str,
 )
 def test_smaller_optimizers_learn_and_are_told(project: Project, settings: dict) -> None:
     result = run(project, num_epochs=4, learning_rate=3e-3, **settings)

@@ -96,7 +96,7 @@ def test_gradients_of_a_step_take_so_many_kernels_and_wait_for_nothing() -> None
         with Launches() as launches:
             trainer.gather([batch])
     assert launches.waits == []
-    assert launches.kernels["_varlen_attn"] == launches.kernels["_varlen_attn_backward"] == FULL.layers
+    assert launches.kernels["_flash_attention_forward"] == launches.kernels["_flash_attention_backward"] == FULL.layers
     assert launches.kernels.total() <= 2_400, launches.kernels
 
 

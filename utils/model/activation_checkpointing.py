@@ -17,7 +17,6 @@ _SAVED_NAMES = (
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten._scaled_dot_product_efficient_attention",
     "aten._scaled_dot_product_cudnn_attention",
-    "torch_attn._varlen_attn",
     "aten._flash_attention_forward",
     "flash_attn._flash_attn_varlen_forward",
 )

@@ -6,13 +6,11 @@ Shapes: B rows, H heads, T positions, C channels a head.
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.varlen import varlen_attn
 
 from utils.model.flash_attn import Kernel, flash_attention
 from utils.model.matrix_attention import MatrixAttention, PackedMatrixAttention, Plan
@@ -54,7 +52,7 @@ def without_cudnn_attention() -> ContextDecorator:
     """Context, or decorator, in which `F.scaled_dot_product_attention` does not take cuDNN's kernel.
 
     On Hopper and newer, torch 2.11 prefers it, and cuDNN builds a plan for each new shape: the first word of each text
-    would wait for one. Not measured yet.
+    would wait for one.
     """
     kernels = sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
     assert isinstance(kernels, ContextDecorator)
@@ -105,9 +103,5 @@ def varlen_attention(
         kernel: PyTorch's own, or one of the flash-attn packages.
     """
     q, k, v = (t.squeeze(0).transpose(0, 1) for t in (q, k, v))
-    if kernel == "torch":
-        # (-1, 0): each position sees all before it and none after, within its clip.
-        seen: Any = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, window_size=(-1, 0))
-    else:
-        seen = flash_attention(q, k, v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen, kernel=kernel)
+    seen = flash_attention(q, k, v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen, kernel=kernel)
     return seen.transpose(0, 1).unsqueeze(0)

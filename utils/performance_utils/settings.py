@@ -31,9 +31,10 @@ VOLTA = (7, 0)
 def optimize_torch_settings(device: str | torch.device | None = None, *, threads: int | None = None) -> dict[str, Any]:
     """Set what makes torch faster on a device, and nothing that does not.
 
-    CUDA: TF32 in matrix products and convolutions where the GPU has units for it, cuDNN's choice of the fastest kernel,
-    and attention without cuDNN, which plans for each shape. CPU: no more threads than this process may use, which torch
-    does not see in a container.
+    CUDA: TF32 in matrix products and convolutions where the GPU has units for it, and attention without cuDNN, which
+    plans for each shape. Not cuDNN's benchmark mode: trying its kernels takes 1.2 GB even for the smallest base, and a
+    step of XTTS v2, which has few convolutions, is no faster (H200). CPU: no more threads than this process may use,
+    which torch does not see in a container.
 
     Args:
         device: where training runs; a CUDA GPU when there is one.
@@ -60,9 +61,6 @@ def optimize_torch_settings(device: str | torch.device | None = None, *, threads
             # First in the order of PyTorch on Hopper and newer, it builds a plan for each new shape.
             torch.backends.cuda.enable_cudnn_sdp(False)
             changed["torch.backends.cuda.cudnn_sdp"] = False
-        if not torch.backends.cudnn.benchmark:
-            torch.backends.cudnn.benchmark = True
-            changed["torch.backends.cudnn.benchmark"] = True
     for name, value in changed.items():
         log.info("set %s to %s", name, value)
     return changed
@@ -71,13 +69,12 @@ def optimize_torch_settings(device: str | torch.device | None = None, *, threads
 @contextmanager
 def kept_torch_settings() -> Iterator[None]:
     """What `optimize_torch_settings` sets inside the block is afterwards as the caller had it."""
-    threads, benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    threads = torch.get_num_threads()
     by_cudnn = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         with kept_float32():
             yield
     finally:
-        torch.backends.cudnn.benchmark = benchmark
         torch.backends.cuda.enable_cudnn_sdp(by_cudnn)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)

@@ -96,11 +96,11 @@ def shape(batch: Batch) -> tuple:
 
 @pytest.mark.parametrize("layout", ["packed", "rows"])
 def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording: Path, layout: Layout) -> None:
-    def kernel(q, k, v, cu_seqlens, _, longest, *others, window_size):
+    def attend(q, k, v, *, cu_seqlens, max_seqlen, kernel):
         """What is compiled for CUDA's, which a CPU has not: it takes the same, and the numbers do not matter."""
-        return v + cu_seqlens.sum() * longest
+        return v + cu_seqlens.sum() * max_seqlen
 
-    monkeypatch.setattr("utils.model.attention.varlen_attn", kernel)
+    monkeypatch.setattr("utils.model.attention.flash_attention", attend)
     loaders, gpt = make_loaders(recording, 24, mode="default", layout=layout), make_compiled()
     if layout == "packed":
         gpt._attend = lambda batch, dropout: partial(

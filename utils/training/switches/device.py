@@ -42,9 +42,7 @@ def _tf32(trace: Trace) -> Seen:
         return Seen(False, "no CUDA device")
     matmul = torch.backends.cuda.matmul.fp32_precision
     convolution = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
-    autotune = "on" if torch.backends.cudnn.benchmark else "off"
-    observed = f"fp32 products {matmul}, convolutions {convolution}, cuDNN autotune {autotune}"
-    return Seen(_has_tf32(trace.device) and matmul == "tf32", observed)
+    return Seen(_has_tf32(trace.device) and matmul == "tf32", f"fp32 products {matmul}, convolutions {convolution}")
 
 
 def _asked_of_loader(trace: Trace) -> str:

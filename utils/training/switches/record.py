@@ -26,7 +26,6 @@ KERNELS = {
     "aten::_scaled_dot_product_efficient_attention": "memory-efficient",
     "aten::_scaled_dot_product_cudnn_attention": "cuDNN",
     "aten::_scaled_dot_product_attention_math": "math",
-    "torch_attn::_varlen_attn": "varlen flash",
     "aten::_flash_attention_forward": "varlen flash",
     "flash_attn::_flash_attn_varlen_forward": "flash-attn 2",
     "MatrixAttention": "matrix products (CPU)",
