@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from utils.options import (
     DATASET_RATE,
+    MIN_CLIP_SECONDS,
     STARTER,
     AttentionKernel,
     BestBy,
@@ -23,9 +24,6 @@ from utils.options import (
 from utils.schedules import Schedule
 from utils.settings import Config
 from utils.switches import SWITCHES
-
-MIN_CLIP_SECONDS = 0.5
-"""Shorter clips are dropped: they hold too little conditioning audio."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,8 @@ DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE = 22_050, 24_000, 16_000
 CODE_SAMPLES = 1_024
 """Audio samples that one DVAE code stands for at `DATASET_RATE`: 21.5 codes a second."""
 
+MIN_CLIP_SECONDS = 0.5
+"""Shorter clips are dropped: they hold too little conditioning audio."""
 STARTER = "starter"
 """The base that ships with the project: the default."""
 

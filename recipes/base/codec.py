@@ -1,4 +1,4 @@
-"""Stage 3: the codec, a DVAE whose 1,024 codes carry words; leaves `<work>/codec/codec.safetensors` and `<work>/dvae/`.
+"""Stage 3: the codec, a DVAE whose 1,024 codes carry words; leaves `<work>/codec/codec.safetensors`.
 
 At 21.5 codes a second a codec spends its bits on loudness and speaker unless it need not: here the decoder is given the
 speaker, and two heads read phonemes from the quantized latents (each frame's, and their sequence by CTC). First encoder
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 from recipes.base import vocoder as vocoder_stage
 from recipes.base.speech import Speech, SpokenClip
@@ -26,8 +27,8 @@ from recipes.base.stage import StageConfig, main_of
 from recipes.base.teacher import SAMPLE_RATE
 from recipes.base.training import REFRESH_EVERY, evaluating, half_precision, save_result, train_steps
 from recipes.base.words import judge
-from utils.codec_training.dvae import DvaeShape, init_codebook, new_dvae, revive_dead_codes, save_dvae
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
+from utils.codec_training.tune_dvae import DEAD, FRAMES_PER_CODE, set_codes
 from utils.files import write_atomic
 from utils.model.decoder.acoustic import HOP, AcousticModel
 from utils.model.decoder.vocos import ConvNextBlock
@@ -38,14 +39,14 @@ from utils.model.shapes import NUM_MELS
 from utils.model.weights import read_weights, write_weights
 from utils.options import CODE_SAMPLES, DATASET_RATE
 
-SHAPE = DvaeShape(codebook_dim=64, hidden_dim=192, num_resnet_blocks=3)
+NUM_CODES, CODE_WIDTH = 1_024, 64
 SPEAKER_WIDTH, SPEAKER_CHANNELS, SPEAKER_FRAMES = 128, 128, 160
 DECODER_BLOCKS = 6
 NUM_PHONEMES = 180
 """More than the teacher's largest token."""
 MARKS = frozenset(range(17)) | {156, 157, 158}
 """Tokens without a sound of their own: silence, punctuation, stress, length."""
-FRAMES_PER_CODE, CTC_PER_CODE = 4, 2
+CTC_PER_CODE = 2
 """CTC needs more positions than phonemes: two a code are 43 a second."""
 
 STEPS, OPEN_STEPS = 13_000, 4_000
@@ -55,7 +56,7 @@ PLAIN_STEPS = 2_000
 BATCH_SIZE, CODES = 12, 48
 LEARNING_RATE, WARMUP = 6e-4, 300
 FRAME_WEIGHT, CTC_WEIGHT, COMMITMENT_WEIGHT = 0.15, 0.15, 0.25
-KMEANS_CROPS = 400
+KMEANS_CROPS, KMEANS_ROUNDS = 400, 10
 REVIVE_EVERY, REVIVE_UNTIL = 200, 0.8
 MARGIN = 8
 """Decoder frames at each end of a crop that do not count: their neighbors are missing."""
@@ -82,11 +83,22 @@ class Codec(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.dvae = new_dvae(SHAPE)
+        # Laid out like the one of XTTS v2.
+        self.dvae = DiscreteVAE(
+            channels=NUM_MELS,
+            num_tokens=NUM_CODES,
+            codebook_dim=CODE_WIDTH,
+            hidden_dim=192,
+            num_resnet_blocks=3,
+            num_layers=2,
+            kernel_size=3,
+            positional_dims=1,
+            use_transposed_convs=False,
+        )
         self.speaker = SpeakerReader()
-        self.acoustic = AcousticModel(SHAPE.codebook_dim, SPEAKER_WIDTH, DECODER_BLOCKS)
-        self.frame_head = nn.Conv1d(SHAPE.codebook_dim, FRAMES_PER_CODE * NUM_PHONEMES, 1)
-        self.ctc_head = nn.Conv1d(SHAPE.codebook_dim, CTC_PER_CODE * NUM_PHONEMES, 3, padding=1)
+        self.acoustic = AcousticModel(CODE_WIDTH, SPEAKER_WIDTH, DECODER_BLOCKS)
+        self.frame_head = nn.Conv1d(CODE_WIDTH, FRAMES_PER_CODE * NUM_PHONEMES, 1)
+        self.ctc_head = nn.Conv1d(CODE_WIDTH, CTC_PER_CODE * NUM_PHONEMES, 3, padding=1)
 
     def latents(self, mel: Tensor, *, quantize: bool) -> tuple[Tensor, Tensor]:
         """Scaled mels [B, 80, F] to latents [B, E, M], with straight-through gradients, and the commitment loss."""
@@ -161,9 +173,38 @@ def train(config: StageConfig) -> None:
     train_steps("codec", config.work, STEPS, {"model": codec, "optimizer": optimizer}, step)
     measure(config)
     _train_plain_decoder(config, codec, speech, scale)
-    save_dvae(config.work / "dvae", codec.dvae, scale[:, 0])
     # Last: the stage is done when this file is there.
     save_result(folder / "codec.safetensors", codec)
+
+
+@torch.no_grad()
+def init_codebook(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator) -> None:
+    """Set the codebook to k-means centers of the encoder's outputs on scaled mels [B, 80, F].
+
+    Random code vectors lie far from the encoder's outputs: a handful would win everything and the rest die.
+    """
+    outputs = _encoder_outputs(dvae, mel)
+    centers = outputs[torch.from_numpy(rng.permutation(len(outputs))[: dvae.num_tokens])]
+    for _ in range(KMEANS_ROUNDS):
+        nearest = torch.cdist(outputs, centers).argmin(1)
+        counts = torch.bincount(nearest, minlength=len(centers))[:, None]
+        sums = torch.zeros_like(centers).index_add_(0, nearest, outputs)
+        centers = torch.where(counts > 0, sums / counts.clamp(min=1), centers)
+    set_codes(dvae, torch.arange(dvae.num_tokens), centers)
+
+
+@torch.no_grad()
+def revive_dead_codes(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator) -> None:
+    """Move codes that are hardly chosen any more onto encoder outputs of this batch."""
+    outputs = _encoder_outputs(dvae, mel)
+    dead = (dvae.codebook.cluster_size < DEAD).nonzero().flatten()[: len(outputs)]
+    set_codes(dvae, dead, outputs[torch.from_numpy(rng.permutation(len(outputs))[: len(dead)])])
+
+
+def _encoder_outputs(dvae: DiscreteVAE, mel: Tensor) -> Tensor:
+    """What the codebook sees of scaled mels [B, 80, F], as [B * M, E]."""
+    outputs: Tensor = dvae.encoder(mel).transpose(1, 2).flatten(0, 1)
+    return outputs
 
 
 def measure(config: StageConfig) -> None:

@@ -17,8 +17,15 @@ from utils.bases.find import find_base
 from utils.bases.grow import TUNED_DVAE
 from utils.cli.language import main
 from utils.codec_training import tune_dvae as tune_module
-from utils.codec_training.dvae import hold_unused_codes, read_dvae, restart_averages
-from utils.codec_training.tune_dvae import TunedDvae, tuned_dvae
+from utils.codec_training.tune_dvae import (
+    MelCorpus,
+    TunedDvae,
+    evaluate_dvae,
+    hold_unused_codes,
+    read_dvae,
+    restart_averages,
+    tuned_dvae,
+)
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.inference.export import export_model
@@ -89,8 +96,7 @@ def test_a_model_trained_with_it_carries_it(made: tuple[Base, str], project: Pro
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the DVAE's training every five steps."""
-    settings = tune_module._settings
-    monkeypatch.setattr(tune_module, "_settings", lambda *a: replace(settings(*a), checkpoint_every=5, log_every=1))
+    monkeypatch.setattr(tune_module, "CHECKPOINT_EVERY", 5)
 
 
 def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(
@@ -160,6 +166,23 @@ def test_without_a_dataset_or_a_decoder_it_is_refused(project: Project, tmp_path
     write_weights(tmp_path / "half.safetensors", state)
     with pytest.raises(UserError, match="cannot be trained on"):
         read_dvae(tmp_path / "half.safetensors")
+
+
+def test_quality_of_a_known_case(project: Project, tmp_path: Path) -> None:
+    """A DVAE that always answers with one code explains nothing more than a constant can."""
+    dvae, clips = read_dvae(find_base("tiny").dvae), sorted(project.dataset.glob("wavs/*.wav"))[:3]
+    mels, scale = MelCorpus(clips, tmp_path, lambda *_: None), torch.full((80, 1), 2.0)
+    with torch.no_grad():
+        for parameter in dvae.decoder.parameters():
+            parameter.zero_()
+        dvae.codebook.embed.fill_(1e3)
+        dvae.codebook.embed[:, 7] = 0.0
+        quality = evaluate_dvae(dvae, mels, scale)
+    assert quality.codes_used == 1
+    assert quality.perplexity == pytest.approx(1.0)
+    assert quality.error == pytest.approx(float((mels.frames.astype("float32") / 2).__pow__(2).mean()), rel=0.03)
+    assert quality.explained_variance < 0
+    assert [clip.shape[2] % 4 for clip in mels.clips()] == [0, 0, 0]
 
 
 def test_codes_that_speech_does_not_use_stay_where_they_are() -> None:

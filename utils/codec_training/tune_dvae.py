@@ -2,17 +2,21 @@
 
 Codes keep their meaning as far as the new speech allows: the codebook starts as it is, codes that the speech does not
 use stay where they are, and the learning rate is the base's own.
+
+Shapes: C mel channels (80), F mel frames (256 samples each at 22 050 Hz), E codebook width, K codes in the codebook.
 """
 
 import hashlib
 import logging
+import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from TTS.tts.layers.xtts.dvae import DiscreteVAE
@@ -20,28 +24,42 @@ from TTS.tts.layers.xtts.dvae import DiscreteVAE
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.callbacks import ProgressFn
-from utils.codec_training.dvae import (
-    DvaeQuality,
-    DvaeTraining,
-    MelCorpus,
-    evaluate_dvae,
-    load_dvae,
-    read_dvae,
-    restart_averages,
-    save_dvae,
-    train_dvae,
-)
+from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError
-from utils.model.dvae import fingerprint
+from utils.model.dvae import build_dvae, fingerprint, needed_tensors
+from utils.model.mel import dvae_mel
+from utils.model.shapes import NUM_MELS
+from utils.model.weights import read_weights, write_weights
 from utils.options import DATASET_RATE
 from utils.project.paths import Project
 
 log = logging.getLogger(__name__)
 
-STEPS = 1_000
+STEPS, CHECKPOINT_EVERY, WARMUP_STEPS = 1_000, 100, 100
+BATCH_SIZE, CROP_FRAMES = 48, 128
+"""Crops in one step, and frames of a crop, a multiple of `FRAMES_PER_CODE`: 1.5 s."""
+COMMITMENT_WEIGHT = 0.25
+"""Weight of the pull of encoder outputs towards their code vectors."""
+FRAMES_PER_CODE = 4
 MOST_MEASURED = 200
-"""Clips whose codes are compared at most."""
+"""Clips that are measured at most."""
+DEAD = 0.05
+"""A code is dead when its moving average of choices per step is below this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DvaeQuality:
+    """How well a DVAE reproduces speech it was not trained on."""
+
+    error: float
+    """Mean squared error of mel / mel_stats."""
+    explained_variance: float
+    """1 - error / variance around each channel's mean, at most 1."""
+    codes_used: int
+    """Distinct codes that occur."""
+    perplexity: float
+    """exp(entropy) of the codes: the number of equally frequent codes that would carry as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +87,58 @@ class TunedDvae:
             "before": asdict(self.before),
             "after": asdict(self.after),
         }
+
+
+class MelCorpus:
+    """Log-mels of many clips in one memory-mapped file, so that any crop is one read.
+
+    Args:
+        clips: recordings; what was read of them before a stop is used again when it was complete.
+        folder: gets frames.npy ([sum of F, C], float16) and, at the end, lengths.npy.
+        progress: called with how far it is.
+    """
+
+    def __init__(self, clips: list[Path], folder: Path, progress: ProgressFn) -> None:
+        if not (folder / "lengths.npy").is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            spectrogram, lengths = dvae_mel(torch.ones(NUM_MELS)), []
+            with (folder / "frames.npy").open("wb") as file:
+                _write_header(file, 0)
+                # One clip is held at a time: a hundred hours are 5 GB of mels.
+                for number, clip in enumerate(clips, start=1):
+                    mel = spectrogram(load_audio(clip, DATASET_RATE))[0].T.half().contiguous().numpy()
+                    file.write(mel.tobytes())
+                    lengths.append(len(mel))
+                    progress("reading clips", number, len(clips))
+                file.seek(0)
+                # numpy leaves room in a header for the number of rows to grow.
+                _write_header(file, sum(lengths))
+            np.save(folder / "lengths.npy", np.array(lengths))
+        self.frames = np.load(folder / "frames.npy", mmap_mode="r")
+        self.ends = np.cumsum(np.load(folder / "lengths.npy"))
+
+    def crops(self, rng: np.random.Generator) -> Tensor:
+        """Random crops, each clip as likely as it is long, shape [`BATCH_SIZE`, C, `CROP_FRAMES`], float32.
+
+        Clips that are shorter than a crop are followed by what comes next in the file: in a codec a seam does no harm.
+
+        Raises:
+            UserError: all clips together are shorter than a crop.
+        """
+        if len(self.frames) <= CROP_FRAMES:
+            raise UserError(
+                what=f"there are {len(self.frames)} mel frames of speech, a crop takes {CROP_FRAMES}",
+                fix="give more recordings",
+            )
+        starts = rng.integers(0, len(self.frames) - CROP_FRAMES, size=BATCH_SIZE)
+        batch = np.stack([self.frames[start : start + CROP_FRAMES] for start in starts]).astype(np.float32)
+        return torch.from_numpy(batch).transpose(1, 2).contiguous()
+
+    def clips(self) -> Iterator[Tensor]:
+        """Log-mels of the first clips, at most `MOST_MEASURED`: [1, C, F] each, cut to whole codes."""
+        for start, end in zip([0, *self.ends], self.ends[:MOST_MEASURED], strict=False):
+            frames = self.frames[start : end - (end - start) % FRAMES_PER_CODE].astype(np.float32)
+            yield torch.from_numpy(frames.T.copy())[None]
 
 
 @contextmanager
@@ -100,51 +170,16 @@ def tuned_dvae(
     rate = learning_rate or base.defaults.dvae_learning_rate or base.defaults.learning_rate
     clips = {csv: [clip.audio for clip in read_manifest(csv)] for csv in (project.train_csv, project.eval_csv)}
     work = project.folder / f".dvae-{_key(base, clips, steps, rate)}"
-    mels = [_mels(audio, work / csv.stem, progress) for csv, audio in clips.items()]
-    settings = _settings(steps, rate)
-    yield _tune(base, mels[0], mels[1], settings, work, device, progress)
-    del mels  # a mapped file cannot be removed on Windows
-    shutil.rmtree(work, ignore_errors=True)
-
-
-def _settings(steps: int, learning_rate: float) -> DvaeTraining:
-    return DvaeTraining(
-        steps=steps,
-        learning_rate=learning_rate,
-        warmup_steps=min(100, steps // 10),
-        open_steps=0,
-        # Moving a dead code would give its number another meaning.
-        revive_until=0.0,
-        hold_unused=True,
-        log_every=max(1, steps // 20),
-        checkpoint_every=100,
-    )
-
-
-def _tune(
-    base: Base,
-    mels: MelCorpus,
-    eval_mels: MelCorpus,
-    settings: DvaeTraining,
-    work: Path,
-    device: torch.device,
-    progress: ProgressFn,
-) -> TunedDvae:
-    scale = base.mel_stats()
+    mels, eval_mels = (MelCorpus(audio, work / csv.stem, progress) for csv, audio in clips.items())
+    scale, file = base.mel_stats().to(device)[:, None], work / "dvae.safetensors"
     own, tuned = read_dvae(base.dvae).to(device), read_dvae(base.dvae).to(device)
     before = evaluate_dvae(own, eval_mels, scale)
     restart_averages(tuned)
-    train_dvae(
-        tuned,
-        mels,
-        mel_stats=scale,
-        settings=settings,
-        folder=work,
-        on_log=lambda step, loss, quality: progress("training the DVAE", step, settings.steps),
-    )
-    save_dvae(work, tuned, scale)
+    _train(tuned, mels, scale, steps, rate, work, progress)
+    floating = {name: tensor.half() for name, tensor in tuned.state_dict().items() if tensor.is_floating_point()}
+    write_weights(file, tuned.state_dict() | floating)
     # What is measured is what is written: half precision moves close calls.
-    tuned = load_dvae(work)[0].to(device)
+    tuned = read_dvae(file).to(device)
     after = evaluate_dvae(tuned, eval_mels, scale)
     if not after.error < before.error:
         shutil.rmtree(work, ignore_errors=True)
@@ -154,38 +189,117 @@ def _tune(
             fix="give more speech, another number of steps or a lower learning rate, or keep the base's own",
         )
     log.info("the DVAE's error was %.4f and is %.4f", before.error, after.error)
-    return TunedDvae(
-        file=work / "dvae.safetensors",
+    pairs = [[dvae.get_codebook_indices(mel.to(device) / scale) for dvae in (own, tuned)] for mel in eval_mels.clips()]
+    yield TunedDvae(
+        file=file,
         before=before,
         after=after,
-        same_codes=_same_codes(own, tuned, eval_mels, scale.to(device)),
-        steps=settings.steps,
-        learning_rate=settings.learning_rate,
+        same_codes=float(torch.cat([(one == other).flatten() for one, other in pairs]).float().mean()),
+        steps=steps,
+        learning_rate=rate,
+    )
+    del mels, eval_mels  # a mapped file cannot be removed on Windows
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _train(
+    dvae: DiscreteVAE,
+    mels: MelCorpus,
+    scale: Tensor,
+    steps: int,
+    learning_rate: float,
+    folder: Path,
+    progress: ProgressFn,
+) -> None:
+    """Train `dvae` in place; resumes from the checkpoint in `folder` when there is one."""
+    optimizer = torch.optim.AdamW(dvae.parameters(), betas=(0.9, 0.99), weight_decay=1e-4)
+    parts, saved, log_every = {"dvae": dvae, "optimizer": optimizer}, folder / "dvae_training.pt", max(1, steps // 20)
+    dvae.train()
+    for step in range(load_progress(saved, **parts), steps):
+        mel = mels.crops(np.random.default_rng((1, step))).to(scale) / scale
+        share = learning_rate_share(step, steps=steps, warmup_steps=min(WARMUP_STEPS, steps // 10))
+        set_learning_rate(optimizer, learning_rate * share)
+        held = dvae.codebook.embed.clone()
+        error, commitment, _ = dvae(mel)
+        loss = error.mean() + COMMITMENT_WEIGHT * commitment
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(dvae.parameters(), 1.0)
+        optimizer.step()
+        hold_unused_codes(dvae, held)
+        if (step + 1) % log_every == 0:
+            log.info("dvae step %d of %d: loss %.5f", step + 1, steps, loss.item())
+            progress("training the DVAE", step + 1, steps)
+        if (step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == steps:
+            save_progress(saved, step + 1, **parts)
+    dvae.eval()
+
+
+@torch.no_grad()
+def evaluate_dvae(dvae: DiscreteVAE, mels: MelCorpus, scale: Tensor) -> DvaeQuality:
+    """Quality of `dvae`, in evaluation mode, on whole clips of `mels`; `scale` is that of each channel, [C, 1]."""
+    error, codes, kept = 0.0, [], []
+    for mel in mels.clips():
+        mel = mel.to(scale) / scale
+        indices = dvae.get_codebook_indices(mel)
+        error += float((dvae.decode(indices)[0] - mel).square().sum())
+        codes.append(indices.flatten().cpu())
+        kept.append(mel[0].cpu())
+    every = torch.cat(kept, dim=1)
+    spread = float((every - every.mean(1, keepdim=True)).square().sum())
+    counts = torch.bincount(torch.cat(codes), minlength=dvae.num_tokens).double()
+    share = counts[counts > 0] / counts.sum()
+    return DvaeQuality(
+        error=error / every.numel(),
+        explained_variance=1 - error / spread,
+        codes_used=len(share),
+        perplexity=math.exp(-float((share * share.log()).sum())),
     )
 
 
 @torch.no_grad()
-def _same_codes(own: DiscreteVAE, tuned: DiscreteVAE, mels: MelCorpus, scale: Tensor) -> float:
-    same = count = 0
-    for index in range(min(len(mels), MOST_MEASURED)):
-        mel = mels.clip(index).to(scale.device) / scale[:, None]
-        codes = own.get_codebook_indices(mel)
-        same += int((codes == tuned.get_codebook_indices(mel)).sum())
-        count += codes.numel()
-    return same / count
+def hold_unused_codes(dvae: DiscreteVAE, held: Tensor) -> None:
+    """Put codes that are hardly chosen back to `held`, [E, K]: a moving average of nothing drifts to zero."""
+    unused = (dvae.codebook.cluster_size < DEAD).nonzero().flatten()
+    set_codes(dvae, unused, held[:, unused].T)
 
 
-def _mels(clips: list[Path], folder: Path, progress: ProgressFn) -> MelCorpus:
-    """The clips' mels, made once."""
-    if (folder / "lengths.npy").is_file():
-        return MelCorpus(folder)
+@torch.no_grad()
+def restart_averages(dvae: DiscreteVAE) -> None:
+    """Moving averages that give the codebook as it is: a file's own need not, and the first step would replace it."""
+    set_codes(dvae, torch.arange(dvae.num_tokens, device=dvae.codebook.embed.device), dvae.codebook.embed.T.clone())
 
-    def sounds() -> Iterator[Tensor]:
-        for number, clip in enumerate(clips, start=1):
-            yield load_audio(clip, DATASET_RATE)
-            progress("reading clips", number, len(clips))
 
-    return MelCorpus.build(sounds(), folder)
+def set_codes(dvae: DiscreteVAE, which: Tensor, vectors: Tensor) -> None:
+    """Put `vectors` ([n, E]) at the indices `which` ([n]), with the moving averages of a code chosen once a step."""
+    book = dvae.codebook
+    book.embed[:, which] = vectors.T
+    book.cluster_size[which] = 1.0
+    book.embed_avg[:, which] = vectors.T
+
+
+def read_dvae(file: Path) -> DiscreteVAE:
+    """A whole DVAE of a weight file, in float32 and eval mode.
+
+    Raises:
+        UserError: missing, damaged, no DVAE, or one without its decoder.
+    """
+    state = read_weights(file)
+    dvae = build_dvae(state)
+    assert isinstance(dvae, DiscreteVAE)
+    if lacking := sorted(set(needed_tensors(dvae.state_dict())) - set(state)):
+        raise UserError(
+            what=f"the DVAE cannot be trained on: its file lacks {lacking[0]} and {len(lacking) - 1} more",
+            where=str(file),
+            fix="use the DVAE file that the base was published with",
+        )
+    return dvae.eval()
+
+
+def _write_header(file: IO[bytes], rows: int) -> None:
+    """The .npy header of [rows, C] float16."""
+    header = {"descr": "<f2", "fortran_order": False, "shape": (rows, NUM_MELS)}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def _key(base: Base, clips: dict[Path, list[Path]], steps: int, rate: float) -> str:

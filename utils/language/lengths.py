@@ -11,10 +11,9 @@ from utils.audio.decode import decode
 from utils.bases.amharic import language_tokenizer
 from utils.bases.base import Base
 from utils.callbacks import ProgressFn
-from utils.config import MIN_CLIP_SECONDS
 from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.errors import UserError
-from utils.options import CODE_SAMPLES, DATASET_RATE
+from utils.options import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.text.tokenizer import Tokenizer
 from utils.training.data.clips import tokens_of
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from utils.config import MIN_CLIP_SECONDS
-from utils.options import DATASET_RATE, STARTER, Device
+from utils.options import DATASET_RATE, MIN_CLIP_SECONDS, STARTER, Device
 from utils.settings import Config
 
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")

@@ -26,7 +26,6 @@ from utils.audio.resample import resample
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.verify import check_files
-from utils.codec_training.dvae import init_codebook
 from utils.dataset.storage.manifest import read_manifest
 from utils.inference.engine import Synthesizer
 from utils.model.decoder.vocos import SpectralVocoder
@@ -80,7 +79,7 @@ def test_nothing_is_computed_while_the_pause_file_exists(tmp_path: Path, monkeyp
 def test_codes_come_from_the_codebook_and_the_engine_reads_the_dvae() -> None:
     torch.manual_seed(0)
     model, mel = Codec(), torch.randn(4, 80, CODES * FRAMES_PER_CODE)
-    init_codebook(model.dvae, torch.randn(48, 80, CODES * FRAMES_PER_CODE), np.random.default_rng(0), rounds=1)
+    codec.init_codebook(model.dvae, torch.randn(48, 80, CODES * FRAMES_PER_CODE), np.random.default_rng(0))
     model.eval()
     with torch.no_grad():
         latents, _ = model.latents(mel, quantize=True)
@@ -92,6 +91,27 @@ def test_codes_come_from_the_codebook_and_the_engine_reads_the_dvae() -> None:
     assert speaker.shape == (4, codec.SPEAKER_WIDTH, 1)
     assert model.decode(latents, speaker).shape == (4, 80, decoder_frames(latents).shape[2])
     assert model.frame_logits(latents).shape == (4, NUM_PHONEMES, mel.shape[2])
+
+
+def test_codebook_from_data_uses_what_a_random_one_leaves_dead() -> None:
+    torch.manual_seed(0)
+    dvae, mel = Codec().dvae.eval(), torch.randn(48, 80, CODES * FRAMES_PER_CODE)
+    before = len(dvae.get_codebook_indices(mel).unique())
+    codec.init_codebook(dvae, mel, np.random.default_rng(0))
+    assert before < 300 and len(dvae.get_codebook_indices(mel).unique()) > 800
+
+
+def test_dead_codes_move_onto_encoder_outputs_and_live_ones_stay() -> None:
+    torch.manual_seed(0)
+    dvae, mel = Codec().dvae, torch.randn(4, 80, CODES * FRAMES_PER_CODE)
+    dvae.codebook.cluster_size.fill_(1.0)
+    dvae.codebook.cluster_size[5:9] = 0.0
+    before = dvae.codebook.embed.clone()
+    codec.revive_dead_codes(dvae, mel, np.random.default_rng(1))
+    assert (dvae.codebook.embed != before).any(0).nonzero().flatten().tolist() == [5, 6, 7, 8]
+    outputs = dvae.encoder(mel).transpose(1, 2).flatten(0, 1)
+    assert torch.cdist(dvae.codebook.embed[:, 5:9].T, outputs).min(1).values.max() < 1e-3
+    assert (dvae.codebook.cluster_size[5:9] > 0).all()
 
 
 def test_the_parts_of_a_code_follow_each_other() -> None:
@@ -153,7 +173,7 @@ def work(tmp_path_factory) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = Codec()
-        init_codebook(model.dvae, torch.randn(48, 80, CODES * FRAMES_PER_CODE), np.random.default_rng(0), rounds=1)
+        codec.init_codebook(model.dvae, torch.randn(48, 80, CODES * FRAMES_PER_CODE), np.random.default_rng(0))
         speech = Speech(work, "training")
         codec.mel_scale(work / "codec", speech)
         save_result(work / "codec" / "codec.safetensors", model)

@@ -20,14 +20,13 @@ from utils.audio.resample import resample
 from utils.audio.trim import frame_levels
 from utils.audio.voice_activity import VAD_RATE, load_voice_activity
 from utils.audio.write import to_pcm16, write_wav
-from utils.config import MIN_CLIP_SECONDS
 from utils.dataset.quality.scorers import Scorers
 from utils.dataset.quality.vectors import packed
 from utils.dataset.storage.report import Span
 from utils.dataset.storage.work import short_hash
 from utils.errors import UserError
 from utils.hardware.environment import keep_freed_memory
-from utils.options import DATASET_RATE, Channel
+from utils.options import DATASET_RATE, MIN_CLIP_SECONDS, Channel
 
 VERSION = 2
 """Raised when the same settings would give other sound or other measures."""

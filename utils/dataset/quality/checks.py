@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from utils.config import MIN_CLIP_SECONDS
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError, raise_problems
-from utils.options import CODE_SAMPLES, DATASET_RATE
+from utils.options import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.project.advice import extend_command
 from utils.project.paths import open_project
 from utils.text.tokenizer import UNKNOWN, Tokenizer

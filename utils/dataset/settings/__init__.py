@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from utils.config import MIN_CLIP_SECONDS
-from utils.options import DATASET_RATE, STARTER, Channel, Device
+from utils.options import DATASET_RATE, MIN_CLIP_SECONDS, STARTER, Channel, Device
 from utils.settings import Config, is_encoding
 
 Engine = Literal["local", "ray"]

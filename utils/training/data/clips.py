@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from utils.config import MIN_CLIP_SECONDS, TrainConfig
+from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.shapes import GptShape
-from utils.options import CODE_SAMPLES, DATASET_RATE
+from utils.options import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 
 _NO_TIMES = np.zeros((0, 2), dtype=np.float32)
