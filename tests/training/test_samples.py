@@ -103,6 +103,18 @@ def test_what_was_spoken_becomes_events_of_the_run(tmp_path: Path, make: Make) -
     assert events_of(tmp_path, "warning") == []
 
 
+def test_the_base_speaks_once_before_the_first_checkpoint(tmp_path: Path, make: Make) -> None:
+    worker = make(SPEAKS)
+    worker.request_base(tmp_path)
+    eventually(lambda: idle(worker))
+    worker.request(4, tmp_path)
+    worker.close(wait_s=15)
+    resumed = make(SPEAKS)
+    resumed.request_base(tmp_path)
+    assert idle(resumed)
+    assert [event["step"] for event in events_of(tmp_path, "sample")] == [0, 4]
+
+
 def test_training_waits_for_nothing_and_only_the_newest_request_is_kept(tmp_path: Path, make: Make) -> None:
     worker = make(WAITS)
     begun = time.perf_counter()
@@ -206,6 +218,8 @@ def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
     checkpoints = Checkpoints(trained / "checkpoints")
     best = checkpoints.best()
     assert best is not None
+    worker.request_base(find_base("tiny").folder)
+    eventually(lambda: idle(worker), timeout_s=90)
     worker.request(6, best)
     process = worker._process
     assert process is not None
@@ -219,15 +233,16 @@ def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
     samples = worker.close(wait_s=60)
     assert process.returncode == 0
     made = events_of(trained, "sample")
-    assert samples == [{k: v for k, v in event.items() if k not in ("time", "kind")} for event in made[2:]]
+    assert samples == [{k: v for k, v in event.items() if k not in ("time", "kind")} for event in made[4:]]
     assert [(event["step"], event["path"]) for event in made] == [
-        (step, f"samples/step-{step:08d}-{number}.wav") for step in (6, 7) for number in (1, 2)
+        (step, f"samples/step-{step:08d}-{number}.wav") for step in (0, 6, 7) for number in (1, 2)
     ]
     for event in made:
         assert seconds_of(trained / event["path"]) == pytest.approx(event["audio_s"], abs=1e-3)
         assert event["audio_s"] > 0 and event["took_s"] > 0
-    first, second = ((trained / made[n]["path"]).read_bytes() for n in (0, 2))
-    assert first != second, "other weights, another sound"
+    before, best_one, untrained = ((trained / made[n]["path"]).read_bytes() for n in (0, 2, 4))
+    assert best_one != before, "other weights, another sound"
+    assert untrained == before, "a checkpoint with the base's weights sounds as the base"
     assert ["was replaced" in event["message"] for event in events_of(trained, "warning")] == [True]
 
 

@@ -8,6 +8,8 @@ import pytest
 from utils.hardware.gpu import Gpu, GpuSurvey
 from utils.hardware.resources import Memory
 from utils.jobs import Job
+from utils.runs.layout import sample_file
+from utils.runs.log import Event
 from utils.runs.progress import Progress
 from webui import text
 from webui.monitor import MachineSample, Monitor
@@ -125,6 +127,22 @@ def test_only_recordings_of_the_run_are_played(tmp_path):
     assert text.REAL_VOICE not in shown, "an old run may have no reference recording"
     (tmp_path / "reference.wav").touch()
     assert text.REAL_VOICE in run.samples(events, tmp_path)
+
+
+def test_samples_stand_below_the_same_words_by_the_base(tmp_path):
+    def event(step: int) -> Event:
+        return {"step": step, "sentence": 1, "text": "Go on.", "path": sample_file(step, 1).as_posix()}
+
+    later = [event(8), event(16)]
+    assert text.SPOKEN_BEFORE not in run.samples(later, tmp_path), "an earlier version's run has none of its base"
+    (tmp_path / sample_file(0, 1)).parent.mkdir()
+    (tmp_path / sample_file(0, 1)).touch()
+    for events in (later, [event(0), *later]):
+        shown = run.samples(events, tmp_path)
+        assert shown.count("<audio") == 3
+        before, newest, oldest = map(shown.index, (text.SPOKEN_BEFORE, text.spoken_at(16), text.spoken_at(8)))
+        assert before < newest < oldest
+    assert run.samples([event(0)], tmp_path).count("<audio") == 1
 
 
 def test_a_run_tells_how_far_it_is_and_how_it_ended(tmp_path):

@@ -133,7 +133,7 @@ class ModelCache:
         Args:
             kind: what `source` is.
             source: a folder with an exported model, a run's folder, or the name of a base.
-            checkpoint: best or last, of a run.
+            checkpoint: best or last, of a run; empty for the base that it started from.
             name: the model takes the place of one of the same name; that a run's other checkpoint of the same base
                 does, brings its weights only.
 
@@ -150,7 +150,7 @@ class ModelCache:
             if model is None:
                 self._make_room(LOADING * weights.st_size)
             key: tuple[Any, ...] = (base.folder, weights.st_mtime_ns)
-            state, key = _checkpoint(run, checkpoint, key, model) if run else (None, key)
+            state, key = _checkpoint(run, checkpoint, key, model) if run and checkpoint else (None, key)
             if model is None or key != model.key:
                 begun = time.perf_counter()
                 synthesizer = model.synthesizer if model and state and model.run and model.key[:2] == key[:2] else None
@@ -207,7 +207,7 @@ class ModelCache:
         return LoadedModel(
             synthesizer=synthesizer,
             key=key,
-            checkpoint=key[2].name if run else "",
+            checkpoint=key[2].name if len(key) > 2 else "",
             run=run,
             language=language or (run and Config.read(run / "config.yaml").get("language")) or "",
             speakers=synthesizer.speakers(),

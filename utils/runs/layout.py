@@ -20,6 +20,7 @@ BASE_FOLDER = "base"
 """Folder in a run with the small files of its base."""
 REFERENCE_FILE = "reference.wav"
 """Recording in a run or an exported model whose voice it speaks with."""
+SAMPLES_FOLDER = "samples"
 READY = "ready"
 """Names a project's exported model."""
 MODEL_FILE = "model.safetensors"
@@ -102,6 +103,11 @@ class ModelRef:
                 fix=f"run: {command('export', project=project)}",
             )
         return project.ready
+
+
+def sample_file(step: int, sentence: int) -> Path:
+    """What was spoken after an optimizer step, 0 for the base's own voice, below the run's folder."""
+    return Path(SAMPLES_FOLDER) / f"step-{step:08d}-{sentence}.wav"
 
 
 def find_run(project: Project, name: str) -> Path:

@@ -21,9 +21,9 @@ from utils.dataset.storage.manifest import iter_manifest
 from utils.jobs.json_lines import JsonChild
 from utils.jobs.measuring import speaking_environment
 from utils.options import SpeechSettings
+from utils.runs.layout import SAMPLES_FOLDER, sample_file
 from utils.runs.log import Event, EventWriter, RunLog
 
-SAMPLES_FOLDER = "samples"
 SPEAKING_FOLDER = ".speaking"
 """In that one: what is being spoken."""
 WORKER_LOG = "worker.log"
@@ -77,6 +77,15 @@ class SampleWorker:
         self._num_failures = 0
         self._wanted: int | None = None
 
+    def request_base(self, base: Path) -> None:
+        """Have the sentences spoken as the run begins, with its base's own weights, unless they lie there already.
+
+        Args:
+            base: folder of the run's base.
+        """
+        if not (self._folder.parent / sample_file(0, 1)).is_file():
+            self.request(0, base)
+
     def want(self, step: int) -> None:
         """Have the checkpoint of this step spoken once it is written."""
         self._wanted = step
@@ -85,8 +94,8 @@ class SampleWorker:
         """Have the sentences spoken with a checkpoint's weights, as soon as the worker is free.
 
         Args:
-            step: optimizer steps done, for the names of the wavs.
-            checkpoint: folder of a complete checkpoint.
+            step: optimizer steps done, for the names of the wavs; 0 for the base.
+            checkpoint: folder of a complete checkpoint, or of the base.
         """
         if self._is_off:
             return
@@ -154,7 +163,7 @@ class SampleWorker:
                 self._took_s += answer["took_s"]
             elif kind == "line":
                 number = answer["line"]
-                path = Path(SAMPLES_FOLDER) / f"step-{step:08d}-{number}.wav"
+                path = sample_file(step or 0, number)
                 try:
                     (self._folder / SPEAKING_FOLDER / answer["file"]).replace(self._folder / path.name)
                 except OSError as error:
@@ -208,7 +217,11 @@ class SampleWorker:
                 {
                     "do": "speak",
                     "id": step,
-                    "model": {"kind": "run", "source": folder.parents[1], "checkpoint": checkpoint.name[-8:]},
+                    "model": {
+                        "kind": "run",
+                        "source": folder.parents[1],
+                        "checkpoint": checkpoint.name[-8:] if step else "",
+                    },
                     "folder": folder,
                     "settings": self._settings,
                     "lines": [{"number": n, "text": text} for n, text in enumerate(self._sentences, start=1)],

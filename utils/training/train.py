@@ -284,6 +284,7 @@ def _begin(services: Services) -> RunState:
     ):
         if message:
             services.log.warn(message, source=source)
+    services.sampling.request_base(plan.base.folder)
     if trainer.device.type in REHEARSED:
         services.recovery.rehearse(services.loaders.largest())
     return state

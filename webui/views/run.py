@@ -8,7 +8,7 @@ from utils.bases.catalog import read_about
 from utils.config import TrainConfig
 from utils.jobs import Job
 from utils.jobs.run_queue import QueuedRun
-from utils.runs.layout import REFERENCE_FILE
+from utils.runs.layout import REFERENCE_FILE, sample_file
 from utils.runs.log import Event, number_of
 from utils.runs.progress import Observation, Progress
 from webui import text
@@ -226,16 +226,22 @@ def changed_from_defaults(config: TrainConfig) -> list[tuple[str, str]]:
 
 
 def samples(events: list[Event], run: Path) -> Markup:
-    """What the run spoke at its evaluations, newest first, with players."""
+    """What the run spoke at its evaluations, newest first, below the recorded voice and the same words by the base."""
     by_step: dict[int, list[Event]] = {}
     for event in events:
         by_step.setdefault(int(number_of(event, "step") or 0), []).append(event)
     if not by_step:
         return join()
     newest = sorted(by_step, reverse=True)[:MAX_SAMPLE_STEPS]
-    groups = [
-        tag("div", tag("div", text.spoken_at(step), class_="step"), *_players(by_step[step], run)) for step in newest
+    # By their files: the events of a long run's beginning are not among the last.
+    sentences = [
+        event | {"path": sample_file(0, int(number_of(event, "sentence") or 1))} for event in by_step[newest[0]]
     ]
+    spoken = [
+        (text.SPOKEN_BEFORE, [event for event in sentences if (run / event["path"]).is_file()]),
+        *((text.spoken_at(step), by_step[step]) for step in newest if step),
+    ]
+    groups = [tag("div", tag("div", title, class_="step"), *_players(found, run)) for title, found in spoken if found]
     reference = run / REFERENCE_FILE
     real = recording(text.REAL_VOICE, reference) if reference.is_file() else None
     return framed(text.SAMPLES, real, *groups)
