@@ -30,11 +30,10 @@ from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune import tune_decoder
 from utils.evaluation.recognition import recognizer_folder
-from utils.hardware.gpu import find_gpus
-from utils.hardware.libraries import load_library
+from utils.hardware.gpu import find_gpus, visible_gpus
 from utils.hardware.machine import this_machine
 from utils.hardware.recommendations import memory_fit
-from utils.hardware.visible import visible_gpus
+from utils.hardware.wheel import load_library
 from utils.inference.engine import Synthesizer
 from utils.inference.speaker import Speaker
 from utils.jobs.environment import child_environment

@@ -27,7 +27,7 @@ from benchmarks.full_base import make_base
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.inference.batch import Batch, Piece, Utterance, derived_seed
-from utils.inference.precision import vocoder_in_bf16
+from utils.inference.products import vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
 from utils.jobs.environment import child_environment

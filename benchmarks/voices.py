@@ -32,9 +32,9 @@ from utils.config import ExportConfig, TrainConfig
 from utils.dataset.build import prepare
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.evaluation.evaluate import Evaluation, embedder, evaluate
+from utils.evaluation.evaluate import Evaluation, evaluate
 from utils.evaluation.features import RATE
-from utils.evaluation.measure import Embed
+from utils.evaluation.measure import Embed, embedder
 from utils.evaluation.recognition import Recognizer, find_recognizer
 from utils.evaluation.scores import ModelScores, error_rates
 from utils.evaluation.second_encoder import second_encoder

@@ -112,7 +112,9 @@ def measure(config: StageConfig) -> None:
 
     def make(speech: Speech, clip: SpokenClip) -> Tensor:
         pieces = synthesizer.pieces(clip.text, "en")
-        spoken = synthesizer.sentences(pieces, voice=voices[short_name(clip.speaker)], sampling=Sampling(), seed=1)
+        spoken = synthesizer.batch.speak(
+            synthesizer.utterances(pieces, voice=voices[short_name(clip.speaker)], sampling=Sampling(), seed=1)
+        )
         return torch.cat([one.wav for one in spoken], dim=1)
 
     judge(config, "package", make)

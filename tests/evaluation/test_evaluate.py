@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from utils.errors import UserError
 from utils.evaluation.defects import end_of_sound
 from utils.evaluation.evaluate import EvaluateConfig, Source, evaluate
 from utils.evaluation.features import RATE
-from utils.evaluation.measure import Said, SpokenSentence, TestedModel, score_model
+from utils.evaluation.measure import Said, SpokenSentence, score_model
 from utils.evaluation.recognition import Recognizer
 from utils.inference import device as device_module
 from utils.inference.export import export_model
@@ -128,7 +127,7 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
         )
         for number in range(2, 8)
     ]
-    voices = {"": torch.cat([recording(20), recording(22)], dim=1)}
+    voice = torch.cat([recording(20), recording(22)], dim=1)
     spoiled = {2: torch.zeros(1, OUTPUT_RATE), 3: _at_24k(recording(4))}
 
     def right(sentence: SpokenSentence) -> Said:
@@ -142,9 +141,9 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
         return "sentence 2" if wav.shape[1] == sentences[0].reference.shape[1] else ""
 
     recognizer = Recognizer(name="known", language="en", hear=heard)
-    right_model = TestedModel(name="good", speak=partial(map, right))
-    good = score_model(right_model, sentences, voices=voices, folder=tmp_path, recognizer=recognizer)
-    bad = score_model(TestedModel(name="bad", speak=partial(map, wrong)), sentences, voices=voices, folder=tmp_path)
+    right_speech, wrong_speech = map(right, sentences), map(wrong, sentences)
+    good = score_model("good", right_speech, sentences, voice=voice, folder=tmp_path, recognizer=recognizer)
+    bad = score_model("bad", wrong_speech, sentences, voice=voice, folder=tmp_path)
     assert {name: getattr(good.summary, name) for name in SHARES} == dict(zip(SHARES, (1, 1, 0, 0, 0, 0), strict=True))
     assert good.summary.mcd_db < 0.5
     assert good.summary.duration_ratio == pytest.approx(1, abs=0.02)
@@ -167,9 +166,8 @@ def test_a_recognizer_that_heard_the_end_decides_how_a_sentence_ended(tmp_path: 
 
     def defects(sound: torch.Tensor, heard: str, end: float | None) -> list[str]:
         said = Said(wav=_at_24k(sound), finished=True)
-        model = TestedModel(name="one", speak=lambda sentences: [said for _ in sentences])
         recognizer = Recognizer(name="known", language="en", hear=lambda _: heard, end_of=lambda _: end)
-        found = score_model(model, [sentence], voices={"": recording(20)}, folder=tmp_path, recognizer=recognizer)
+        found = score_model("one", [said], [sentence], voice=recording(20), folder=tmp_path, recognizer=recognizer)
         return found.scores[0].defects
 
     half, longer = recording(2)[:, : recording(2).shape[1] // 2], torch.cat([recording(2), recording(4)], dim=1)

@@ -10,7 +10,7 @@ import pytest
 from tests.hardware.machines import GIB, make_gpu, make_machine
 from utils.config import TrainConfig
 from utils.hardware.estimates import estimate
-from utils.hardware.holders import process_name, process_names
+from utils.hardware.gpu import process_name, process_names
 from utils.hardware.recommendations import memory_fit
 from utils.hardware.resources import Memory
 

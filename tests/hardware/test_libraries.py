@@ -3,9 +3,8 @@
 import pytest
 
 from utils.cli.common import error_exits
-from utils.hardware import libraries
-from utils.hardware.libraries import load_library, missing_library
-from utils.hardware.wheel import TorchBuild
+from utils.hardware import wheel
+from utils.hardware.wheel import TorchBuild, load_library, missing_library
 
 MESSAGES = [
     ("Library libcublas.so.12 is not found or cannot be loaded", "pip install nvidia-cublas-cu12,"),
@@ -20,7 +19,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("message", "fix"), MESSAGES)
 def test_a_missing_library_is_named_with_its_package(message: str, fix: str, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(libraries, "torch_build", lambda: TorchBuild(version="2.11.0+cu130", cuda=(13, 0)))
+    monkeypatch.setattr(wheel, "torch_build", lambda: TorchBuild(version="2.11.0+cu130", cuda=(13, 0)))
     words = missing_library(OSError(message))
     assert words is not None and fix in words.fix
     with pytest.raises(SystemExit) as caught, error_exits():
@@ -40,7 +39,7 @@ def test_a_library_of_a_package_is_loaded(tmp_path, monkeypatch) -> None:
     (tmp_path / "cublas" / "lib").mkdir(parents=True)
     file = tmp_path / "cublas" / "lib" / "libcublas.so.12"
     file.touch()
-    monkeypatch.setattr(libraries, "_folders", lambda: [file.parent])
-    monkeypatch.setattr(libraries, "CDLL", loaded.append)
+    monkeypatch.setattr(wheel, "_folders", lambda: [file.parent])
+    monkeypatch.setattr(wheel, "CDLL", loaded.append)
     assert load_library("libcublas.so.12") and loaded == [str(file)]
     assert not load_library("libcublas.so.11")

@@ -6,12 +6,11 @@ import pynvml
 import pytest
 
 from tests.hardware.machines import GIB, Answers, make_gpu
-from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
+from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus, trained_on, visible_gpus
 from utils.hardware.machine import assemble
 from utils.hardware.processor import Cpu
 from utils.hardware.recommendations import recommend
 from utils.hardware.resources import Memory
-from utils.hardware.visible import trained_on, visible_gpus
 from utils.hardware.wheel import TorchBuild
 
 SMALL = make_gpu(8, (8, 6), index=0, uuid="GPU-aa11", speed=5)

@@ -237,7 +237,8 @@ def test_joined_piece_that_fails_its_guard_is_spoken_sentence_by_sentence(starte
         return grave if expected == joined else judge(*spoken, expected=expected, **ended)
 
     monkeypatch.setattr("utils.inference.batch.judge", strict)
-    (whole,) = starter.sentences([piece], voice=starter.default_voice(), sampling=Sampling(), seed=1)
+    utterances = starter.utterances([piece], voice=starter.default_voice(), sampling=Sampling(), seed=1)
+    (whole,) = starter.batch.speak(utterances)
     assert whole.wav.size(1) > 1.5 * 24_000 and whole.text == text
     assert len(whole.attempts) == 3 + 2 and set(whole.faults) <= {"quiet tail"}, whole.faults
     assert "check this sentence" not in caplog.text
@@ -247,7 +248,8 @@ def test_sentence_by_sentence_is_a_pause_apart_and_says_what_stays_wrong(starter
     grave = Judgement(faults=("too short",), kept=9)
     (piece,) = starter.pieces("No. The train was late again. No.", "en", split="joined")
     monkeypatch.setattr("utils.inference.batch.judge", lambda *_, **__: grave)
-    (whole,) = starter.sentences([piece], voice=starter.default_voice(), sampling=Sampling(), seed=1)
+    utterances = starter.utterances([piece], voice=starter.default_voice(), sampling=Sampling(), seed=1)
+    (whole,) = starter.batch.speak(utterances)
     assert len(whole.attempts) == 4 * 3 and whole.faults == ("too short",)
     warned = [record.message for record in caplog.records if "check this sentence" in record.message]
     assert [line.rpartition(": ")[2] for line in warned] == ["No.", "The train was late again.", "No."]

@@ -23,7 +23,7 @@ from utils.inference import engine
 from utils.inference.model_cache import ModelCache
 def refuse(*_): raise SystemExit("it was made again")
 engine.make_voice = refuse
-ModelCache("cpu").load(kind="base", source="tiny").voice(Path(sys.argv[1]), None)
+ModelCache("cpu").load(kind="base", source="tiny").synthesizer.voice(Path(sys.argv[1]))
 """
 
 
@@ -60,9 +60,9 @@ def changed(content: bytes, *, at: int) -> bytes:
 
 
 def test_a_second_process_does_not_make_it_again(recording: Path, made: list[Voice]) -> None:
-    voice = ModelCache("cpu").load(kind="base", source="tiny").voice(recording, None)
+    voice = ModelCache("cpu").load(kind="base", source="tiny").synthesizer.voice(recording)
     copy = Path(shutil.copy(recording, recording.with_name("another name.wav")))
-    assert same(ModelCache("cpu").load(kind="base", source="tiny").voice(copy, None), voice)
+    assert same(ModelCache("cpu").load(kind="base", source="tiny").synthesizer.voice(copy), voice)
     assert len(made) <= 1
     subprocess.run([sys.executable, "-c", SECOND_PROCESS, str(copy)], check=True, timeout=120)
 
@@ -101,6 +101,7 @@ def test_a_damaged_file_is_made_anew_and_logged(
     whole = path.read_bytes()
     for damaged in (b"", whole[:100], whole[:-1] + bytes([whole[-1] ^ 1])):
         path.write_bytes(damaged)
+        recording.touch()  # what is in memory is not read
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             assert same(synthesizer.voice(recording), voice)
@@ -121,6 +122,7 @@ def test_those_that_were_not_used_for_longest_make_room(
     assert len(made) == 3 and len(list(folder.iterdir())) == 2
     shutil.rmtree(folder)
     folder.write_bytes(b"no folder")
+    recording.touch()
     with caplog.at_level(logging.WARNING):
         synthesizer.voice(recording)
     assert len(made) == 4 and "cannot be kept" in caplog.text

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.sounds import make_project
 from tests.speech.workers import ended, until
@@ -23,9 +24,11 @@ from utils.inference.batch import Batch, Utterance
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.inference.model_cache import ModelCache
+from utils.inference.speaker import Speaker
 from utils.inference.worker import serve
 from utils.jobs.json_lines import Replies
 from utils.project.paths import Project
+from utils.runs.layout import REFERENCE_FILE
 from utils.speech.desk import GenerationQueue, request_of
 from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model, speaking_models
@@ -162,6 +165,14 @@ def test_the_command_speaks_with_a_checkpoint_by_its_name(project: Project, tmp_
             synthesize.main([*place, "--model", model, *how])
     with pytest.raises(SystemExit):
         synthesize.main(["--model", f"run/{run}/best", *how])
+
+
+def test_a_speaker_of_a_run_has_the_language_and_the_voice_of_the_run(project: Project) -> None:
+    run = next(project.runs.iterdir())
+    speaker = Speaker(f"run/{run.name}/best", project=project.name, output=project.output, device="cpu")
+    assert speaker.language == "en"
+    assert torch.equal(speaker.voice().latents, speaker.voice(run / REFERENCE_FILE).latents)
+    assert not torch.equal(speaker.voice().latents, speaker.voice(speaker.voices[0]).latents)
 
 
 def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: GenerationQueue, project: Project) -> None:

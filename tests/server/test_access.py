@@ -6,18 +6,18 @@ from starlette.testclient import TestClient
 
 from utils.errors import UserError
 from utils.server.application import create_application
-from utils.server.guard import ServerAccess
 from utils.server.keys import KEY, KEY_FILE, find_keys, is_valid
 from utils.server.service import SpeechService
+from utils.server.settings import ServerConfig
 from utils.server.talk import Desk
 
 SECRET = "a-key-of-enough-letters"
 PAGE = "http://127.0.0.1:8000"
 
 
-def client(output, **access) -> TestClient:
-    desk = Desk(SpeechService(output))
-    return TestClient(create_application(desk, ServerAccess(**access)), base_url="http://127.0.0.1:8020")
+def client(output, keys=(), **settings) -> TestClient:
+    desk = Desk(SpeechService(ServerConfig(output=output, **settings)))
+    return TestClient(create_application(desk, keys), base_url="http://127.0.0.1:8020")
 
 
 def code(response: httpx.Response) -> str:
@@ -45,11 +45,11 @@ def test_other_host_names_and_sites_are_refused(tmp_path):
     assert code(asked.get("/v1/models", headers={"Origin": "https://evil.example"})) == "foreign_origin"
     assert code(asked.get("/v1/models", headers={"Sec-Fetch-Site": "cross-site"})) == "foreign_origin"
     assert asked.get("/v1/models", headers={"Origin": "http://127.0.0.1:8020"}).status_code == 200
-    assert client(tmp_path, trusted_hosts=("tts.example",)).get("/health", headers={"Host": "tts.example"}).is_success
+    assert client(tmp_path, trusted_host=("tts.example",)).get("/health", headers={"Host": "tts.example"}).is_success
 
 
 def test_a_page_that_was_allowed_may_ask(tmp_path):
-    asked = client(tmp_path, origins=(PAGE,), keys=(SECRET,))
+    asked = client(tmp_path, allow_origin=(PAGE,), keys=(SECRET,))
     before = asked.options("/set_tts_settings", headers={"Origin": PAGE, "Access-Control-Request-Method": "POST"})
     assert before.status_code == 204 and before.headers["access-control-allow-origin"] == PAGE
     assert "content-type" in before.headers["access-control-allow-headers"]

@@ -33,7 +33,7 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "entities": ({"input": "<?xml version='1.0'?><!DOCTYPE x><speak>Hello</speak>"}, 400, "declarations"),
     "deep SSML": ({"input": f"<speak>{'<p>' * 2_000}Hello{'</p>' * 2_000}</speak>"}, 400, "nested too deeply"),
     "silence": ({"input": "Hello " + "[pause 10] " * 1_000}, 400, "s of silence"),
-    "mixture": ({"voice": "heart:nan,emma:0.5"}, 400, "weighted above 0"),
+    "mixture": ({"voice": "heart:nan,emma:0.5"}, 400, "weights above 0"),
     "mixture of many": ({"voice": "heart," * 100}, 400, "up to 8"),
     "unknown in a mixture": ({"voice": "heart:0.5,nobody:0.5"}, 400, "no voice 'nobody'"),
     "unknown voice": ({"voice": "nobody"}, 400, "no voice 'nobody'"),

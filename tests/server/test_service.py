@@ -18,7 +18,8 @@ from utils.inference.engine import Synthesizer
 from utils.jobs.device import CPU, Claim
 from utils.runs.process import ProcessId
 from utils.server.catalog import find_listed
-from utils.server.service import SpeechService
+from utils.server.service import STALL_S, SpeechService
+from utils.server.settings import ServerConfig
 from utils.speech.generation import (
     Generation,
     QueueFullError,
@@ -37,8 +38,9 @@ def make(tmp_path: Path) -> Iterator[Callable[..., SpeechService]]:
     """Makes services of one output folder, which end with the test."""
     made: list[SpeechService] = []
 
-    def start(**options: Any) -> SpeechService:
-        service = SpeechService(tmp_path, device="cpu", precision="fp32", **options)
+    def start(stall_s: float = STALL_S, **settings: Any) -> SpeechService:
+        config = ServerConfig(output=tmp_path, device="cpu", precision="fp32", **settings)
+        service = SpeechService(config, stall_s=stall_s)
         made.append(service)
         service.start()
         return service
@@ -238,21 +240,21 @@ def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path, monkeypat
 
 
 def test_the_model_used_last_stays_when_memory_is_short(make):
-    service = make(max_model_bytes=160_000_000)
+    service = make(max_model_gb=0.15)
     assert len(heard(ask(service)))
     (size,) = service.loaded().values()
     assert 80_000_000 < size < 160_000_000
     assert len(heard(ask(service, "No.", model="tiny", speed=4.0)))
     assert len(heard(ask(service)))
     assert "starter" in service.loaded()
-    small = make(max_model_bytes=1)
+    small = make(max_model_gb=1e-9)
     for model in ("starter", "tiny", "starter"):
         assert len(heard(ask(small, "No.", model=model, speed=4.0)))
         assert list(small.loaded()) == [model]
 
 
 def test_models_are_unloaded_after_a_time_without_requests_and_load_again(make):
-    service = make(unload_after_s=0.1)
+    service = make(unload_after=0.1 / 60)
     for _ in range(2):
         assert len(heard(ask(service, "No.", model="tiny", speed=4.0)))
         deadline = time.monotonic() + WAIT_S

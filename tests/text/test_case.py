@@ -2,8 +2,8 @@
 
 import pytest
 
-from utils.text.case import same_case, to_lower
 from utils.text.error_rate import character_error_rate
+from utils.text.languages import same_case, to_lower
 
 
 @pytest.mark.parametrize(

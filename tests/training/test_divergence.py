@@ -11,8 +11,8 @@ from tests.training.test_trainer import batches_of, clips, make_trainer
 from utils.errors import UserError
 from utils.options import DATASET_RATE
 from utils.project.paths import Project
-from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import read_events
+from utils.runs.weights import load_checkpoint
 from utils.training.data.batches import Batch
 from utils.training.divergence import MAX_IN_A_ROW, Divergence
 from utils.training.train import Progresses, fine_tune

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from utils.audio.container import Block, check_format, skip, track_blocks, track_end, unreadable
 from utils.audio.resample import resample
-from utils.audio.riff import data_lengths
-from utils.audio.sound_file import SoundFile, sound_seconds
+from utils.audio.sound_file import SoundFile, data_lengths, sound_seconds
 from utils.options import Channel
 
 log = logging.getLogger(__name__)

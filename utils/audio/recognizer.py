@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utils.errors import UserError
-from utils.hardware.libraries import load_library, missing_library
+from utils.hardware.wheel import load_library, missing_library
 
 log = logging.getLogger(__name__)
 

@@ -1,18 +1,33 @@
-"""Read sound files through libsndfile, without the lines that its MPEG decoder prints for damaged frames."""
+"""Read sound files through libsndfile, without the lines that its MPEG decoder prints for damaged frames.
+
+Beside it, what is checked of a file before its sound is used: the length that a WAV announces, because a truncated copy
+still opens, and whether a voice can be made of a recording. Without torch.
+"""
 
 import ctypes
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import soundfile
+from numpy.typing import NDArray
+
+from utils.errors import UserError
 
 _MPEG_FRAME = 1_152
 """Samples of most MPEG frames; of low sample rates half as many."""
+_UNKNOWN = 0x7FFFF000
+"""Programs that do not know the length of a WAV yet write 0 or a size from here on."""
+SHORTEST_S = 0.33
+"""A reference recording's least length; stock ignores shorter parts of one."""
+SILENT_PEAK = 1e-3
+"""No louder sample than this, 60 dB below full scale, is the noise of a silent recording."""
 _lock = RLock()
 
 
@@ -86,3 +101,57 @@ def _streams() -> tuple[Any, ctypes.c_void_p, int, ctypes.c_void_p, ctypes.c_siz
     # Never closed: another thread of a C library may still print to it.
     kept = c.open_memstream(ctypes.byref(text), ctypes.byref(size))
     return c, ctypes.c_void_p.in_dll(c, "__stderrp" if sys.platform == "darwin" else "stderr"), kept, text, size
+
+
+class Lengths(NamedTuple):
+    """Bytes of samples."""
+
+    announced: int
+    held: int
+
+
+def data_lengths(path: Path) -> Lengths | None:
+    """What the data chunk of a WAV says of its size, and how much of it is there.
+
+    Returns:
+        None when the file is no WAV with one data chunk of a known size.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    Source: Microsoft's Multimedia Programming Interface and Data Specifications 1.0, RIFF chunks.
+    """
+    end = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(12)
+        if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+            return None
+        while len(chunk := file.read(8)) == 8:
+            name, size = struct.unpack("<4sI", chunk)
+            if name == b"data":
+                known = 0 < size < _UNKNOWN
+                return Lengths(announced=size, held=min(size, end - file.tell())) if known else None
+            # Chunks begin at even places.
+            file.seek(size + size % 2, 1)
+    return None
+
+
+def check_reference(samples: NDArray[np.float32], sample_rate: int, *, where: str) -> None:
+    """Check that a voice can be made of a recording.
+
+    Args:
+        samples: in [-1, 1], of any shape whose first dimension is time.
+        sample_rate: in Hz.
+        where: the recording's name or path, for the message.
+
+    Raises:
+        UserError: it is too short, or holds no sound.
+    """
+    what, seconds = "", len(samples) / sample_rate
+    if seconds < SHORTEST_S:
+        what = f"lasts {seconds:.2f} s"
+    elif not np.abs(np.nan_to_num(samples)).max() > SILENT_PEAK:
+        what = "holds no sound"
+    if what:
+        fix = f"use one of {SHORTEST_S} s or more; 6 to 30 s of clear speech work best"
+        raise UserError(what=f"the reference recording {what}", where=where, fix=fix)

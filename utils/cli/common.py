@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from utils.errors import UserError, disk_errors, raise_problems
 from utils.hardware.environment import TORCH_ENVIRONMENT
-from utils.hardware.libraries import missing_library
+from utils.hardware.wheel import missing_library
 from utils.settings import Config
 from utils.spellings import translate
 

@@ -19,7 +19,7 @@ from utils.cli.common import error_exits, parse
 from utils.errors import UserError
 from utils.server.application import build_server
 from utils.server.connections import http_settings
-from utils.server.guard import ServerAccess
+from utils.server.guard import SEND_TIMEOUT_S
 from utils.server.hosts import is_loopback
 from utils.server.keys import find_keys
 from utils.server.service import SpeechService
@@ -101,7 +101,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # The system drops a connection whose client takes nothing for so long; those accepted inherit it.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(ServerAccess.send_timeout_s * 1000))
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SEND_TIMEOUT_S * 1000))
     return listening
 
 

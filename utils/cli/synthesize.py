@@ -4,14 +4,14 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from utils.cli.common import progress_report, run_command
 from utils.config import SynthesizeConfig
 from utils.errors import UserError
 from utils.options import OUTPUT_RATE
 from utils.project.paths import open_project
-from utils.speech.models import find_model
+from utils.runs.layout import READY
+from utils.speech.models import named_model
 from utils.speech.voice_library import VoiceLibrary
 
 
@@ -48,7 +48,8 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     if config.out.is_dir():
         raise UserError(what="--out is a folder", where=str(config.out), fix="name a wav file")
     device = speech_device(config.device, config.output)
-    model = ModelCache(device, precision=config.precision).load(**_model(config))
+    project = open_project(config.project, config.output) if config.project else None
+    model = ModelCache(device, precision=config.precision).load(**named_model(config.model or READY, project))
     language = config.language or model.language
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
@@ -57,12 +58,8 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
         # Left at auto on a GPU: a recognizer that lacks a library there has a way back to the CPU.
         beside = config.device if device == "cuda" else device
         synthesizer.word_check = WordCheck(config.transcriber, device=beside).error
-    if config.reference:
-        voice = synthesizer.voice(config.reference)
-    elif config.voice.strip():
-        voice = find_voice(synthesizer, config.voice.strip(), library=VoiceLibrary(config.output))
-    else:
-        voice = model.voice(None, None)
+    recordings = {voice.name: voice.path for voice in VoiceLibrary(config.output).all()}
+    voice = find_voice(synthesizer, config.reference or config.voice.strip() or None, recordings=recordings)
     started = time.perf_counter()
     wav = synthesizer.speak(
         config.text,
@@ -75,22 +72,6 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     )
     write_wav(config.out, wav, OUTPUT_RATE)
     return wav.shape[1] / OUTPUT_RATE, time.perf_counter() - started
-
-
-def _model(config: SynthesizeConfig) -> dict[str, Any]:
-    """The model that speaks, as `ModelCache.load` takes it: the one named, or the project's exported one."""
-    from utils.runs.layout import READY, ModelRef
-
-    name = config.model or READY
-    ref = ModelRef.parse(name)
-    if ref.kind == "base" and (config.project is None or not name.startswith("base/")):
-        return {"kind": "base", "source": name}
-    if config.project is None:
-        raise UserError(what=f"{name} is a model of a project", fix="name the project: --project NAME")
-    project = open_project(config.project, config.output)
-    if ref.kind != "base":
-        ref.resolve(project)  # it says what is missing
-    return find_model(project, str(ref)).request()
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ from utils.inference.sampling import Sampling
 from utils.jobs.json_lines import Message, Replies
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE
-from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE
+from utils.runs.weights import load_checkpoint
 
 USED = 0.9
 """Share of the time given that is used: the waiting process ends this one when the time is over."""

@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
@@ -15,9 +16,9 @@ from utils.callbacks import ProgressFn
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
-from utils.evaluation.measure import Embed, Said, SpokenSentence, TestedModel, embedder, score_model, speak_texts
+from utils.evaluation.measure import Embed, SpokenSentence, embedder, score_model, speak_texts
 from utils.evaluation.plots import draw
-from utils.evaluation.recognition import Recognizer, find_recognizer
+from utils.evaluation.recognition import find_recognizer
 from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
 from utils.evaluation.scores import ModelScores, as_values, error_rates
 from utils.evaluation.second_encoder import second_encoder
@@ -25,11 +26,10 @@ from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.inference.device import held_device
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
-from utils.model.voices import Voice
 from utils.options import SpeechPrecision
 from utils.project.paths import Project, new_run_id, open_project
-from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import READY, REFERENCE_FILE, ModelRef, Which, checkpoint_of, find_run, newest_run
+from utils.runs.weights import load_checkpoint
 
 MIN_REFERENCE_S = 0.1
 """Of speech, in a reference: what is shorter says nothing."""
@@ -88,32 +88,44 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     assert project is not None or config.out is not None, "checked by EvaluateConfig.problems"
     folder = config.out or open_project(config.project or "", config.output).folder / "evaluation" / new_run_id()
     folder.mkdir(parents=True, exist_ok=True)
+    models: list[ModelScores] = []
     with held_device("evaluate", config.device, output=config.output, folder=folder) as device:
-        models = _measured(
-            sources,
-            sentences,
-            recording,
-            device=device,
-            language=language,
-            config=config,
-            folder=folder,
-            recognizer=None if isinstance(recognizer, str) else recognizer,
-            second_embed=None if isinstance(second, str) else second,
-            progress=progress,
-        )
+        embed: Embed | None = None
+        for source in sources:
+            synthesizer = source.load(config.precision, device)
+            # The first one's speaker encoder embeds them all.
+            embed = embed or embedder(synthesizer)
+            said = speak_texts(
+                synthesizer,
+                [synthesizer.pieces(sentence.text, language) for sentence in sentences],
+                voice=synthesizer.voice(recording),
+                sampling=Sampling(temperature=config.temperature),
+                seed=config.seed,
+                guard=config.guard,
+            )
+            scores = score_model(
+                source.name,
+                said,
+                sentences,
+                voice=load_audio(recording, RATE),
+                folder=folder,
+                embed=embed,
+                second_embed=None if isinstance(second, str) else second,
+                recognizer=None if isinstance(recognizer, str) else recognizer,
+                progress=progress and partial(progress, f"speaking: {source.name}"),
+            )
+            models.append(scores)
     facts = _facts(config, language, sentences, recording)
     floor = None
     if not isinstance(recognizer, str):
         # Sentences of a text file have no recordings, and a synthesizer's speech is no floor.
-        floor = recognizer_floor(recognizer, sentences) if config.sentences is None else None
+        if config.sentences is None:
+            floor = error_rates([recognizer.recognize(one.reference, one.text) for one in sentences])
         facts |= {"recognizer": recognizer.name, "recognizer_floor": floor}
-    write_evaluation(folder, models, missing, facts)
+    values = as_values(models, missing, facts)
+    (folder / RESULT_FILE).write_text(json.dumps(values, indent=1, ensure_ascii=False), encoding="utf-8")
+    draw(models, folder)
     return Evaluation(folder=folder, models=models, missing=missing, floor=floor)
-
-
-def recognizer_floor(recognizer: Recognizer, sentences: Sequence[SpokenSentence]) -> dict[str, float]:
-    """Error rates (wer, cer) of the recognizer on the sentences' own recordings."""
-    return error_rates([recognizer.recognize(one.reference, one.text) for one in sentences])
 
 
 def find_second_encoder() -> Embed | str:
@@ -124,17 +136,8 @@ def find_second_encoder() -> Embed | str:
         return f"{error.what} ({error.fix})"
 
 
-def write_evaluation(
-    folder: Path, models: Sequence[ModelScores], missing: dict[str, str], facts: dict[str, object]
-) -> None:
-    """Write evaluation.json and the pictures."""
-    values = as_values(models, missing, facts)
-    (folder / RESULT_FILE).write_text(json.dumps(values, indent=1, ensure_ascii=False), encoding="utf-8")
-    draw(models, folder)
-
-
 def make_sentence(
-    text: str, others: Sequence[str], voice: ReferenceVoice | None, *, recording: Tensor | None = None, of: str = ""
+    text: str, others: Sequence[str], voice: ReferenceVoice | None, *, recording: Tensor | None = None
 ) -> SpokenSentence:
     """A sentence with its references.
 
@@ -143,7 +146,6 @@ def make_sentence(
         others: where the words of its near misses come from.
         voice: how the reference synthesizer speaks; None when there is none.
         recording: the sentence said by a person, [1, N] at 16 000 Hz.
-        of: whose voice to speak with, see `SpokenSentence.voice`.
 
     Raises:
         UserError: the reference is silent.
@@ -157,61 +159,7 @@ def make_sentence(
             fix="leave the sentence out, or prepare the dataset again if it is a clip",
         )
     near = [say(variant, voice) for variant in near_misses(text, others)] if voice else []
-    return SpokenSentence(text=text, voice=of, reference=reference, rendition=rendition, near_misses=near)
-
-
-def _measured(
-    sources: list[Source],
-    sentences: list[SpokenSentence],
-    recording: Path,
-    *,
-    device: str,
-    language: str,
-    config: EvaluateConfig,
-    folder: Path,
-    recognizer: Recognizer | None,
-    second_embed: Embed | None,
-    progress: ProgressFn | None,
-) -> list[ModelScores]:
-    """Scores of each model, one loaded at a time; the first one's speaker encoder embeds them all."""
-    embed: Embed | None = None
-    found = []
-    for source in sources:
-        synthesizer = source.load(config.precision, device)
-        embed = embed or embedder(synthesizer)
-
-        def report(done: int, total: int, name: str = source.name) -> None:
-            if progress is not None:
-                progress(f"speaking: {name}", done, total)
-
-        speaker = speaker_of(source.name, synthesizer, synthesizer.voice(recording), language=language, config=config)
-        voices = {"": load_audio(recording, RATE)}
-        found.append(
-            score_model(
-                speaker,
-                sentences,
-                voices=voices,
-                folder=folder,
-                embed=embed,
-                second_embed=second_embed,
-                recognizer=recognizer,
-                progress=report,
-            )
-        )
-    return found
-
-
-def speaker_of(
-    name: str, synthesizer: Synthesizer, voice: Voice, *, language: str, config: EvaluateConfig
-) -> TestedModel:
-    """A model that speaks with one voice."""
-    sampling = Sampling(temperature=config.temperature)
-
-    def speak(sentences: Sequence[SpokenSentence]) -> Iterator[Said]:
-        texts = [synthesizer.pieces(sentence.text, language) for sentence in sentences]
-        return speak_texts(synthesizer, texts, voice=voice, sampling=sampling, seed=config.seed, guard=config.guard)
-
-    return TestedModel(name=name, speak=speak)
+    return SpokenSentence(text=text, reference=reference, rendition=rendition, near_misses=near)
 
 
 def _sources(config: EvaluateConfig, project: Project | None) -> tuple[list[Source], Path]:

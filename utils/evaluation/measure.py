@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,8 +38,6 @@ class SpokenSentence:
     """What is to be said, and recordings of it said right and nearly right."""
 
     text: str
-    voice: str = ""
-    """Whose voice to speak with: a key of the target voices."""
     reference: Tensor
     """The sentence said right, [1, N]."""
     rendition: Tensor | None = None
@@ -57,24 +56,16 @@ class Said:
     """Whether the model ended by itself."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestedModel:
-    """A model under test."""
-
-    name: str
-    speak: Callable[[Sequence[SpokenSentence]], Iterable[Said]]
-    """Says sentences in their order; it may say some side by side."""
-
-
 Embed = Callable[[Tensor], Tensor]
 """Speech [1, N] to a speaker embedding of length 1, [E]; one and the same for all models, or they do not compare."""
 
 
 def score_model(
-    speaker: TestedModel,
+    name: str,
+    speech: Iterable[Said],
     sentences: Sequence[SpokenSentence],
     *,
-    voices: dict[str, Tensor],
+    voice: Tensor,
     folder: Path,
     embed: Embed | None = None,
     second_embed: Embed | None = None,
@@ -84,9 +75,10 @@ def score_model(
     """Scores of one model; its wavs go to `folder`.
 
     Args:
-        speaker: the model.
+        name: of the model.
+        speech: the sentences in their order, as it speaks them.
         sentences: what it says.
-        voices: recordings [1, N] of the voices that it should sound like.
+        voice: recording [1, N] of the voice that it should sound like.
         folder: of the evaluation; the wavs go to a folder below, named after the model.
         embed: speaker encoder.
         second_embed: a speaker encoder that had no part in training.
@@ -96,26 +88,24 @@ def score_model(
     Raises:
         UserError: the model cannot read a sentence.
     """
-    place = folder / speaker.name
+    place = folder / name
     place.mkdir(parents=True, exist_ok=True)
     said: list[tuple[Said, float]] = []
     started = time.perf_counter()
-    for number, speech in enumerate(speaker.speak(sentences)):
-        said.append((speech, time.perf_counter() - started))
-        write_wav(place / f"{number:03}.wav", speech.wav, OUTPUT_RATE)
+    for number, one in enumerate(speech):
+        said.append((one, time.perf_counter() - started))
+        write_wav(place / f"{number:03}.wav", one.wav, OUTPUT_RATE)
         if progress is not None:
             progress(number + 1, len(sentences))
         started = time.perf_counter()
-    wavs = [resample(speech.wav, OUTPUT_RATE, RATE) for speech, _ in said]
+    wavs = [resample(one.wav, OUTPUT_RATE, RATE) for one, _ in said]
     pace = usual_pace(wavs, [one.reference for one in sentences])
-    scorer = _Scorer(
-        sentences=sentences, voices=voices, encoders=(embed, second_embed), recognizer=recognizer, pace=pace
-    )
+    scorer = _Scorer(sentences=sentences, voice=voice, encoders=(embed, second_embed), recognizer=recognizer, pace=pace)
     return ModelScores(
-        name=speaker.name,
+        name=name,
         scores=[
-            scorer.score(number, speech, wav, took, wav_name=f"{speaker.name}/{number:03}.wav")
-            for number, ((speech, took), wav) in enumerate(zip(said, wavs, strict=True))
+            scorer.score(number, one, wav, took, wav_name=f"{name}/{number:03}.wav")
+            for number, ((one, took), wav) in enumerate(zip(said, wavs, strict=True))
         ],
     )
 
@@ -130,15 +120,8 @@ def speak_texts(
     guard: bool = False,
 ) -> Iterator[Said]:
     """Texts, each in pieces, as a model speaks them side by side; the seeds of each are as if it were spoken alone."""
-    spoken = synthesizer.batch.speak(
-        [
-            utterance
-            for pieces in texts
-            for utterance in synthesizer.utterances(pieces, voice=voice, sampling=sampling, seed=seed, guard=guard)
-        ]
-    )
-    for pieces in texts:
-        own = [next(spoken) for _ in pieces]
+    settings: dict[str, Any] = {"voice": voice, "sampling": sampling, "seed": seed, "guard": guard}
+    for own in synthesizer.batch.speak_texts([synthesizer.utterances(pieces, **settings) for pieces in texts]):
         yield Said(wav=torch.cat([piece.wav for piece in own], dim=1), finished=all(piece.finished for piece in own))
 
 
@@ -168,24 +151,24 @@ class _Scorer:
         self,
         *,
         sentences: Sequence[SpokenSentence],
-        voices: dict[str, Tensor],
+        voice: Tensor,
         encoders: tuple[Embed | None, Embed | None],
         recognizer: Recognizer | None,
         pace: float,
     ) -> None:
         self.sentences, self.encoders, self.recognizer, self.pace = sentences, encoders, recognizer, pace
         self.references = [mfccs(trimmed(one.reference)) for one in sentences]
-        self.sounds = {name: sound_of(wav) for name, wav in voices.items()}
-        self.embeddings = [{name: embed(wav) for name, wav in voices.items()} if embed else {} for embed in encoders]
+        self.sound = sound_of(voice)
+        self.embeddings = [embed and embed(voice) for embed in encoders]
 
     def score(self, number: int, speech: Said, wav: Tensor, took: float, *, wav_name: str) -> Score:
         """All figures of one sentence; `wav` is the speech at 16 000 Hz."""
         sentence, inner = self.sentences[number], trimmed(wav)
         cepstra = mfccs(inner)
         others = [one for place, one in enumerate(self.references) if place != number]
-        apart = difference(sound_of(wav), self.sounds[sentence.voice])
+        apart = difference(sound_of(wav), self.sound)
         words = self.recognizer.recognize(wav, sentence.text) if self.recognizer else None
-        cosine, second_cosine = self._cosines(inner, sentence.voice)
+        cosine, second_cosine = self._cosines(inner)
         near = [mfccs(trimmed(one)) for one in sentence.near_misses]
         defects = find_defects(wav, sentence.reference, finished=speech.finished, pace=self.pace)
         if self.recognizer and words and words.has_end and (defects.run_on or defects.early_stop):
@@ -196,7 +179,6 @@ class _Scorer:
         rendition = sentence.rendition
         return Score(
             text=sentence.text,
-            voice=sentence.voice,
             wav=wav_name,
             audio_s=wav.shape[1] / RATE,
             took_s=took,
@@ -210,18 +192,16 @@ class _Scorer:
             mcd_db=distortion(inner, trimmed(sentence.reference)),
             cosine=cosine,
             second_cosine=second_cosine,
-            pitch=apart.pitch,
-            pitch_range=apart.pitch_range,
-            spectrum=apart.spectrum,
+            **vars(apart),
             duration_ratio=_seconds(wav) / _seconds(sentence.reference),
             defects=defects.names,
         )
 
-    def _cosines(self, wav: Tensor, voice: str) -> list[float | None]:
+    def _cosines(self, wav: Tensor) -> list[float | None]:
         """Between speech and voice in each encoder; None without an encoder, and for silence, which has no voice."""
         return [
-            float(F.cosine_similarity(embed(wav), known[voice], dim=0))
-            if embed and wav.shape[1] >= 0.3 * RATE
+            float(F.cosine_similarity(embed(wav), known, dim=0))
+            if embed and known is not None and wav.shape[1] >= 0.3 * RATE
             else None
             for embed, known in zip(self.encoders, self.embeddings, strict=True)
         ]

@@ -15,8 +15,6 @@ class Score:
     """One sentence as one model spoke it; None where something needed was not at hand."""
 
     text: str
-    voice: str
-    """Whose voice was asked for."""
     wav: str
     """File below the evaluation's folder."""
     audio_s: float

@@ -5,10 +5,9 @@ import platform
 from dataclasses import dataclass, field
 
 from utils.errors import UserError
-from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
+from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus, trained_on
 from utils.hardware.processor import Cpu, compiler, cpu
 from utils.hardware.resources import Memory, memory
-from utils.hardware.visible import trained_on
 from utils.hardware.wheel import TorchBuild, gpu_problems, torch_build
 
 

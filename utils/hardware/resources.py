@@ -111,3 +111,16 @@ def _statistic(file: Path, name: str) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below a folder: a file with two names counts once, links are not followed."""
+    sizes = {}
+    for path in folder.rglob("*"):
+        try:
+            facts = path.lstat()
+            if not path.is_dir():
+                sizes[facts.st_dev, facts.st_ino] = facts.st_size
+        except OSError:
+            continue  # it vanished meanwhile
+    return sum(sizes.values())

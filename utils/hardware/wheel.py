@@ -1,4 +1,6 @@
-"""Check whether the installed PyTorch supports a GPU, and which installation does, without loading torch.
+"""Check whether the installed PyTorch supports a GPU, which installation does, and which package has a missing library.
+
+Nothing here loads torch.
 
 A PyTorch wheel is built for one CUDA version and holds machine code for some compute capabilities. It needs a driver of
 the same CUDA generation: 525 or newer for CUDA 12, 580 or newer for CUDA 13.
@@ -13,15 +15,32 @@ import importlib.util
 import os
 import platform
 import re
+from collections.abc import Iterator
+from ctypes import CDLL
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
+from utils.errors import UserError
 from utils.hardware.gpu import Gpu, Version
 
 TORCH = "2.11.0"
 """The version that requirements.txt pins, of torch and torchaudio alike."""
 LAST_DRIVER_BEFORE_TURING = 580
 """Newest driver branch that knows Maxwell, Pascal and Volta."""
+LIBRARY_FAULTS = (
+    "cannot open shared object",
+    "Could not load library",
+    "cannot be loaded",
+    "Unable to load any of",
+    "WinError",
+)
+"""Parts of messages of the loader, CTranslate2, cuDNN 8, cuDNN 9 and Windows, in this order."""
+LIBRARY_NAME = re.compile(
+    r"(?:lib)?(cublas|cudnn|cufft|curand|cusolver|cusparse|cudart|nvrtc|nccl|nvJitLink)"
+    r"\w*?(?:64_|\.so\.)(\d+)"
+)
+"""Such as libcublasLt.so.12, cublas64_12.dll and libcudnn_ops.so.9.1.0: the library and its major version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,3 +179,47 @@ def _fix(best: Wheel, gpu: Gpu) -> str:
 
 def _dotted(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
+
+
+def missing_library(error: BaseException) -> UserError | None:
+    """Words for a CUDA library that could not be loaded, with the package that has it; None for another error."""
+    text = str(error)
+    found = LIBRARY_NAME.search(text) if any(fault in text for fault in LIBRARY_FAULTS) else None
+    if found is None:
+        return None
+    library, major, cuda = found[1], int(found[2]), torch_build().cuda
+    fix = "install the environment again from requirements.lock, which has the libraries of PyTorch"
+    if library == "cudnn" and major < 9:
+        fix = "run: pip install -U ctranslate2 faster-whisper, as older versions need cuDNN 8"
+    elif library == "cudnn":
+        fix = f"run: pip install nvidia-cudnn-cu{cuda[0] if cuda else 12}=={major}.*"
+    elif library == "cublas" and (cuda is None or major != cuda[0]):
+        # Beside torch's own of another CUDA version: CTranslate2 is built for CUDA 12.
+        fix = f"run: pip install nvidia-cublas-cu{major}, and start again; or compute on the CPU (device cpu)"
+    return UserError(what=f"the CUDA library {found[0]} was not found", where=text.splitlines()[0], fix=fix)
+
+
+def load_library(name: str) -> bool:
+    """Load a CUDA library from its package, for a program that looks for it in the system's folders only.
+
+    Args:
+        name: such as libcublas.so.12.
+
+    Returns:
+        Whether a package has it, and it could be loaded.
+    """
+    for folder in _folders():
+        for file in (folder / name, folder.parent / "bin" / name):
+            if file.is_file():
+                try:
+                    CDLL(str(file))
+                except OSError:
+                    continue
+                return True
+    return False
+
+
+def _folders() -> Iterator[Path]:
+    spec = find_spec("nvidia")
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        yield from sorted(Path(root).glob("*/lib"))

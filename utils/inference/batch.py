@@ -221,6 +221,12 @@ class Batch:
             for utterance in utterances:
                 self.drop(utterance)
 
+    def speak_texts(self, texts: Sequence[Sequence[Utterance]]) -> Iterator[list[Spoken]]:
+        """As `speak`, of several texts, which are given one by one."""
+        spoken = self.speak([utterance for text in texts for utterance in text])
+        for text in texts:
+            yield [next(spoken) for _ in text]
+
     def _join(self, utterance: Utterance) -> None:
         tokens = utterance.part.tokens
         seed, number = utterance.seed, len(utterance._reports) + len(utterance._attempts)

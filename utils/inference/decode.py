@@ -22,15 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from utils.inference.precision import HALF
-from utils.inference.products import PreparedBlock
+from utils.inference.products import HALF, PreparedBlock
 from utils.inference.sampling import Sampling, draw
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import NUM_LATENTS
 from utils.options import SpeechPrecision
+from utils.performance_utils.device import pinning_fault
 from utils.performance_utils.memory import is_out_of_memory
-from utils.performance_utils.trials import pinning_fault
 
 FILLER = 1
 """Stock fills the prompt with this id, so its repetition penalty counts code 1 as spoken; we do as it does."""

@@ -1,7 +1,7 @@
 """Load a model once and synthesize many times."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from torch import Tensor
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
 from utils.errors import UserError
-from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
-from utils.inference.precision import resolve_precision, vocoder_in_bf16
+from utils.inference.batch import Batch, Piece, Utterance, derived_seed
+from utils.inference.products import resolve_precision, vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
 from utils.inference.voice_cache import VoiceCache, model_key
@@ -23,6 +23,7 @@ from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
 from utils.options import SentenceGrouping, SpeechPrecision
 from utils.performance_utils.device import check_allocator
+from utils.runs.layout import REFERENCE_FILE
 from utils.speech.voice_library import VOICE_SUFFIX, opened
 from utils.text.marks import read_marks
 from utils.text.readable import named
@@ -88,7 +89,9 @@ class Synthesizer:
         self.decoder = load_decoder(base).to(self.device)
         self.vocoder = Vocoder(self.decoder, bf16=vocoder_in_bf16(self.precision, self.device))
         self.limits = ReferenceLimits.of(base.config)
-        self._voices = voices
+        self.own_voice = base.folder / REFERENCE_FILE
+        """The recording of the voice that speaks where none is named."""
+        self._voices, self._speakers = voices, dict[str, Voice]()
         self._load(gpt_state, slots)
 
     def renew(self, gpt_state: State) -> None:
@@ -130,9 +133,6 @@ class Synthesizer:
         Raises:
             UserError: a recording is not readable or too short.
         """
-        if reference.suffix == VOICE_SUFFIX and reference.is_file():
-            with opened(reference) as recordings:
-                return mixed([(self.voice(recording), weight) for recording, weight in recordings])
         if self._voices is None or not reference.is_file():
             return self._new_voice(reference)
         if not self._voice_key:
@@ -141,24 +141,27 @@ class Synthesizer:
         return self._voices.voice(reference, self._voice_key, lambda: self._new_voice(reference)).to(self.device)
 
     def _new_voice(self, reference: Path) -> Voice:
+        if reference.suffix == VOICE_SUFFIX and reference.is_file():
+            with opened(reference) as recordings:
+                return mixed([(self._new_voice(recording), weight) for recording, weight in recordings])
         wav = load_reference(reference, self.limits)
         return make_voice(self.gpt, self.decoder, self.base.mel_stats(), wav, self.limits)
 
     def speakers(self) -> dict[str, Voice]:
-        """The reference voices that came with the model, by name."""
-        if not self.base.speakers.is_file():
-            return {}
-        return read_speakers(self.base.speakers)
+        """The reference voices that came with the model, by name, on its device."""
+        if not self._speakers and self.base.speakers.is_file():
+            found = read_speakers(self.base.speakers)
+            self._speakers = {name: voice.to(self.device) for name, voice in found.items()}
+        return self._speakers
 
     def default_voice(self) -> Voice:
-        """The model's own voice: its reference.wav, else its first reference voice.
+        """The model's own voice: its recording, else its first reference voice.
 
         Raises:
             UserError: the model has neither.
         """
-        reference = self.base.folder / "reference.wav"
-        if reference.is_file():
-            return self.voice(reference)
+        if self.own_voice.is_file():
+            return self.voice(self.own_voice)
         for voice in self.speakers().values():
             return voice
         raise UserError(
@@ -187,7 +190,7 @@ class Synthesizer:
             speed: 2 speaks twice as fast.
             seed: fixes the sampling; None draws anew each time.
             split: what is spoken in one go, see `SpeechSettings.split`.
-            guard: see `sentences`.
+            guard: repair what goes wrong, see `utils.inference.guards`; otherwise speech is as the model gives it.
 
         Returns:
             float32 in [-1, 1] at 24 000 Hz, [1, N].
@@ -195,50 +198,12 @@ class Synthesizer:
         Raises:
             UserError: the language or characters of the text are not readable by this model, or it is empty.
         """
-        pieces = self.pieces(text, language, split=split)
-        how = sampling or Sampling()
-        spoken = self.sentences(pieces, voice=voice, sampling=how, speed=speed, seed=seed, guard=guard)
-        return torch.cat([sentence.wav for sentence in spoken], dim=1)
-
-    def sentences(
-        self,
-        pieces: list[Piece],
-        *,
-        voice: Voice,
-        sampling: Sampling,
-        speed: float = 1.0,
-        seed: int | None = None,
-        guard: bool = True,
-        is_cancelled: Callable[[], bool] = bool,
-    ) -> Iterator[Spoken]:
-        """Speech piece by piece, several decoded side by side: the first can be heard while the rest is spoken.
-
-        Args:
-            pieces: what to say, from `pieces`.
-            voice: who says it.
-            sampling: how codes are drawn.
-            speed: 2 speaks twice as fast.
-            seed: fixes the sampling; None draws anew each time.
-            guard: repair what goes wrong, see `utils.inference.guards`; otherwise speech is as the model gives it.
-            is_cancelled: asked before each code; never, when not given.
-
-        Raises:
-            CancelledError: it was.
-        """
-        return self.batch.speak(
-            self.utterances(
-                pieces,
-                voice=voice,
-                sampling=sampling,
-                speed=speed,
-                seed=seed,
-                guard=guard,
-                is_cancelled=is_cancelled,
-            )
-        )
+        pieces, how = self.pieces(text, language, split=split), sampling or Sampling()
+        utterances = self.utterances(pieces, voice=voice, sampling=how, speed=speed, seed=seed, guard=guard)
+        return torch.cat([sentence.wav for sentence in self.batch.speak(utterances)], dim=1)
 
     def utterances(self, pieces: list[Piece], *, voice: Voice, seed: int | None, **settings: Any) -> list[Utterance]:
-        """What a batch takes to speak pieces; the arguments are those of `sentences`. Each piece has its own seed."""
+        """What a batch takes to speak pieces, each with its own seed; the other settings are those of `Utterance`."""
         voice = voice.to(self.device)
         return [
             Utterance(

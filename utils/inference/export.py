@@ -21,8 +21,8 @@ from utils.jobs.device import require_usable
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import Project, open_project
-from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE, checkpoint_of, find_run, newest_run
+from utils.runs.weights import load_checkpoint
 
 STOCK = "any XTTS v2 software, such as coqui-tts"
 OURS = "this studio only: the base has a decoder of its own"

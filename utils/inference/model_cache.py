@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,21 +14,18 @@ from utils.bases.find import find_base, run_base
 from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
 from utils.inference.voice_cache import VoiceCache
-from utils.model.voices import Voice
 from utils.model.weights import State
 from utils.options import SpeechPrecision
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import is_out_of_memory
-from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of
+from utils.runs.weights import load_checkpoint
 from utils.settings import Config
 
 log = logging.getLogger(__name__)
 
 MAX_TRIES = 3
 """A run in training replaces its checkpoints; another one is looked for as often."""
-MAX_VOICES = 64
-"""Voices that are kept for a model, 0.1 MB each at full size."""
 LOADING = 1.5
 """Memory that a model takes over the size of its file, before it is known."""
 
@@ -51,37 +47,10 @@ class LoadedModel:
     """The run whose weights it has."""
     language: str
     """What it speaks when nothing else is said; may be empty."""
-    speakers: dict[str, Voice]
-    """Reference voices that came with it."""
     speakings: list[Any] = field(default_factory=list)
     """Requests that it speaks; while there are any, it is neither renewed nor unloaded."""
     slots: int
     """Sentences side by side; fewer once memory ran out."""
-    _voices: OrderedDict[tuple[str, int], Voice] = field(default_factory=OrderedDict)
-
-    def voice(self, reference: Path | None, speaker: str | None) -> Voice:
-        """The voice of a recording, of a reference voice, or the model's own; on the model's device.
-
-        Raises:
-            UserError: the recording is not usable, or there is no such voice.
-        """
-        if reference is None and speaker and speaker not in self.speakers:
-            raise UserError(what=f"this model has no voice {speaker!r}", fix="choose one from its list")
-        if reference is None and not speaker and self.run is not None and (self.run / REFERENCE_FILE).is_file():
-            reference = self.run / REFERENCE_FILE
-        if reference is not None and not reference.is_file():
-            raise UserError(what="the reference recording is gone", where=str(reference), fix="choose it again")
-        key = (str(reference or speaker), reference.stat().st_mtime_ns if reference else 0)
-        if key not in self._voices:
-            if reference is not None:
-                voice = self.synthesizer.voice(reference)
-            else:
-                voice = self.speakers[speaker] if speaker else self.synthesizer.default_voice()
-            self._voices[key] = voice.to(self.synthesizer.device)
-        self._voices.move_to_end(key)
-        while len(self._voices) > MAX_VOICES:
-            self._voices.popitem(last=False)
-        return self._voices[key]
 
     def reset_batch(self, slots: int) -> None:
         """Drop all that is being decoded, and decode up to `slots` sentences side by side from now on.
@@ -204,13 +173,14 @@ class ModelCache:
 
     def _described(self, synthesizer: Synthesizer, key: tuple[Any, ...], run: Path | None) -> LoadedModel:
         language = synthesizer.base.about.get("language")
+        own = [folder / REFERENCE_FILE for folder in (run, synthesizer.base.folder) if folder]
+        synthesizer.own_voice = next(filter(Path.is_file, own), own[-1])
         return LoadedModel(
             synthesizer=synthesizer,
             key=key,
             checkpoint=key[2].name if len(key) > 2 else "",
             run=run,
             language=language or (run and Config.read(run / "config.yaml").get("language")) or "",
-            speakers=synthesizer.speakers(),
             slots=synthesizer.batch.decoder.slots,
         )
 

@@ -11,15 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from utils.audio.write import write_wav
-from utils.bases.base import Base
-from utils.bases.download import fetched_base
-from utils.bases.find import run_base
+from utils.bases.download import fetch_base
 from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.device import speech_device
-from utils.inference.engine import Synthesizer
+from utils.inference.model_cache import ModelCache
 from utils.inference.sampling import Sampling
-from utils.inference.voice_cache import VoiceCache
 from utils.inference.voice_spec import VoiceSpec, find_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
@@ -27,8 +24,7 @@ from utils.options import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.performance_utils.memory import memory_errors
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
-from utils.runs.checkpoints import load_checkpoint
-from utils.runs.layout import ModelRef
+from utils.speech.models import named_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,20 +85,16 @@ class Speaker:
         transcriber: str | None = None,
     ) -> None:
         where = speech_device(device, Path(output))
-        base, state = _model(str(model), project, Path(output))
-        beside = device if where == "cuda" else where
+        request = named_model(str(model), open_project(project, Path(output)) if project else None)
+        fetch_base(request["source"])
         with memory_errors("loading the model", where):
-            self._synthesizer = Synthesizer(
-                base,
-                gpt_state=state,
-                device=where,
-                precision=precision,
-                slots=slots,
-                word_check=WordCheck(transcriber, device=beside).error if transcriber else None,
-                voices=VoiceCache(),
-            )
+            loaded = ModelCache(where, precision=precision, slots=slots).load(**request)
+            self._synthesizer = loaded.synthesizer
+            if transcriber:
+                beside = device if where == "cuda" else where
+                self._synthesizer.word_check = WordCheck(transcriber, device=beside).error
         self._lock = threading.RLock()
-        self.language = base.about.get("language", "")
+        self.language = loaded.language
         """What it speaks when nothing else is said; may be empty."""
 
     @property
@@ -152,8 +144,7 @@ class Speaker:
         """Speak several texts side by side; each is what it is alone. The settings are those of `speak`."""
         with self._lock:
             rows = [self._utterances(text, **settings) for text in texts]
-            spoken = self._synthesizer.batch.speak([one for row in rows for one in row])
-            return [_joined([next(spoken) for _ in row]) for row in rows]
+            return [_joined(spoken) for spoken in self._synthesizer.batch.speak_texts(rows)]
 
     def stream(self, text: str, **settings: Any) -> Iterator[NDArray[np.float32]]:
         """Speak a text and give its samples [n] as soon as they are certain; joined, they are those of `speak`.
@@ -202,18 +193,3 @@ class Speaker:
 def _joined(sentences: list[Spoken]) -> Speech:
     wav = torch.cat([one.wav for one in sentences], dim=1)[0]
     return Speech(wav=wav.numpy(), sentences=tuple(sentences))
-
-
-def _model(name: str, project: str | None, output: Path) -> tuple[Base, dict[str, Any] | None]:
-    """The base or model folder of a name, and the weights of a run's checkpoint."""
-    ref = ModelRef.parse(name)
-    if ref.kind == "base" and (Path(name) / "config.json").is_file():
-        return Base(Path(name)), None
-    if ref.kind == "base":
-        return fetched_base(name), None
-    if project is None:
-        raise UserError(what=f"{name} is a model of a project", fix="name the project: Speaker(..., project='name')")
-    folder = ref.resolve(open_project(project, output))
-    if ref.kind == "ready":
-        return Base(folder), None
-    return run_base(folder.parent.parent), load_checkpoint(folder)

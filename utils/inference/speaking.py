@@ -3,9 +3,8 @@
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,11 +15,10 @@ from utils.inference.batch import Piece, Spoken, Utterance
 from utils.inference.engine import Synthesizer
 from utils.inference.model_cache import LoadedModel, ModelCache
 from utils.inference.sampling import Sampling
-from utils.model.voices import Voice, mixed
+from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE
 from utils.performance_utils.memory import is_out_of_memory
-from utils.speech.generation import BUFFER_S, Generation, SpeechCounts, UnknownVoiceError
-from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
+from utils.speech.generation import BUFFER_S, Generation, SpeechCounts
 
 MAX_PAUSES_S = 300.0
 """Silence in one text; it costs nothing to ask for, and memory to give."""
@@ -262,24 +260,3 @@ def feed(model: LoadedModel, *, kept: int = 0) -> None:
             return
         batch.add(ready[0].begin())
         free -= 1
-
-
-def find_voice(model: LoadedModel, spec: str, references: Mapping[str, Path]) -> Voice:
-    """The voice of a request, on the model's device.
-
-    Args:
-        model: speaks with it.
-        spec: a name, or a mixture.
-        references: recordings of uploaded voices, which go before those that came with the model.
-
-    Raises:
-        UnknownVoiceError: there is none of that name.
-        UserError: a recording cannot be used.
-    """
-    parts = []
-    for name, weight in voice_parts(spec):
-        if name not in references and name != DEFAULT_VOICE and name not in model.speakers:
-            known = ", ".join([DEFAULT_VOICE, *sorted(model.speakers)][:8])
-            raise UnknownVoiceError(what=f"there is no voice {name!r}", fix=f"use one of: {known}")
-        parts.append((model.voice(references.get(name), None if name == DEFAULT_VOICE else name), weight))
-    return parts[0][0] if len(parts) == 1 else mixed(parts)

@@ -22,14 +22,14 @@ from utils.project.paths import bases_folder
 
 FORMAT = 1
 """Part of each key: raised when `make_voice` gives other numbers for the same content."""
-MAX_VOICES = 1_000
-"""Of 0.13 MB each at full size; those that were not used for longest make room."""
+MAX_VOICES, MAX_HELD = 1_000, 64
+"""On disk and in memory, of 0.13 MB each at full size; those that were not used for longest make room."""
 
 log = logging.getLogger(__name__)
 
 
 class VoiceCache:
-    """Voices as files of one folder; processes may share it.
+    """Voices as files of one folder, which processes may share, and the last ones in memory.
 
     Args:
         folder: beside the bases in the user's cache when not given.
@@ -39,6 +39,8 @@ class VoiceCache:
     def __init__(self, folder: Path | None = None, *, max_voices: int = MAX_VOICES) -> None:
         self._folder = bases_folder() / ".voices" if folder is None else folder
         self._max_voices = max_voices
+        self._held: dict[tuple[Path, int, str], Voice] = {}
+        """By recording, when it was changed, and model; the one that was used last at the end."""
 
     def voice(self, recording: Path, model: str, make: Callable[[], Voice]) -> Voice:
         """The voice of a recording, made where it is not on disk.
@@ -48,6 +50,14 @@ class VoiceCache:
             model: from `model_key`.
             make: makes it.
         """
+        key = recording, recording.stat().st_mtime_ns, model
+        voice = self._held.pop(key, None) or self._stored(recording, model, make)
+        self._held[key] = voice
+        if len(self._held) > MAX_HELD:
+            del self._held[next(iter(self._held))]
+        return voice
+
+    def _stored(self, recording: Path, model: str, make: Callable[[], Voice]) -> Voice:
         key = hashlib.sha256(f"{FORMAT}/{model}/{file_hash(recording)}".encode()).hexdigest()
         path = self._folder / f"{key}.safetensors"
         if (found := _read(path)) is None:

@@ -86,7 +86,7 @@ def _load(request: Message, models: "ModelCache", reply: Reply) -> "LoadedModel"
         checkpoint=model.checkpoint,
         language=model.language,
         languages=list(model.synthesizer.tokenizer.languages),
-        speakers=sorted(model.speakers),
+        speakers=sorted(model.synthesizer.speakers()),
     )
     return model
 
@@ -105,13 +105,15 @@ def speak(
     """
     from utils.inference.decode import CancelledError
     from utils.inference.speaking import Engine, Speaking, feed
+    from utils.inference.voice_spec import find_voice
 
     settings, synthesizer = request["settings"], model.synthesizer
     language = settings["language"] or model.language
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="choose the language")
     synthesizer.tokenizer.check_language(language)
-    voice = model.voice(Path(request["reference"]) if request.get("reference") else None, request.get("speaker"))
+    reference = request.get("reference")
+    voice = find_voice(synthesizer, Path(reference) if reference else request.get("speaker"), has_files=False)
     engine = Engine(models, Generation.end, SpeechCounts())
     for line in request["lines"]:
         asked = SpeechRequest(**settings, text=line["text"], stream=request.get("live", False))

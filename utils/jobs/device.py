@@ -14,9 +14,8 @@ from filelock import FileLock
 
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
-from utils.hardware.gpu import gpus
+from utils.hardware.gpu import gpus, trained_on
 from utils.hardware.machine import cuda_refused, this_machine
-from utils.hardware.visible import trained_on
 from utils.hardware.wheel import gpu_problems, torch_build
 from utils.runs.process import ProcessId, host_name
 from utils.runs.record import Job, status_or_none

@@ -12,10 +12,12 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, Self
 
 import psutil
 
+from utils.errors import UserError, disk_errors
 from utils.runs.process import ProcessId, end_tree
 
 POLL_S = 0.2
@@ -167,6 +169,28 @@ class JsonChild:
         if pipe is not None:
             self._readers.append(threading.Thread(target=read, args=(pipe,), daemon=True))
             self._readers[-1].start()
+
+
+def logged_child(command: Sequence[str], log: Path, *, env: Mapping[str, str], title: str) -> JsonChild:
+    """Start a child whose standard error is a new file.
+
+    Args:
+        command: program and arguments.
+        log: the file.
+        env: the child's environment.
+        title: what it is, for people.
+
+    Raises:
+        UserError: it cannot be started, or the file cannot be written.
+    """
+    with disk_errors():
+        log.parent.mkdir(parents=True, exist_ok=True)
+        errors = log.open("wb")
+    with errors:
+        try:
+            return JsonChild(command, env=env, stderr=errors)
+        except OSError as error:
+            raise UserError(what=f"{title} could not be started: {error}") from error
 
 
 def parse_line(line: str) -> Message:

@@ -10,8 +10,7 @@ import yaml
 from utils import jobs
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
-from utils.hardware.resources import KEPT_FREE_BYTES, disk_free
-from utils.project.disk import size_of
+from utils.hardware.resources import KEPT_FREE_BYTES, disk_free, size_of
 from utils.project.paths import Project, open_project
 from utils.project.projects import SETTINGS_FILE, list_projects
 from utils.project.uploads import UPLOADS_FOLDER

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.audio.decode import load_audio
-from utils.audio.reference import SHORTEST_S, check_reference
 from utils.audio.resample import resample
+from utils.audio.sound_file import SHORTEST_S, check_reference
 from utils.errors import UserError
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import XttsGpt

@@ -10,10 +10,8 @@ import psutil
 import torch
 
 from utils.errors import UserError
-from utils.hardware.gpu import find_gpus
-from utils.hardware.holders import process_names
+from utils.hardware.gpu import find_gpus, process_names, trained_on
 from utils.hardware.resources import GIB, memory, process_memory
-from utils.hardware.visible import trained_on
 
 SIGNS = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")
 """Parts of messages: torch's on a CPU, CUDA's, and those of cuBLAS, cuDNN and cuFFT, which need work space."""

@@ -1,8 +1,7 @@
 """Limit uploads: a quota for each project, and free space kept on the disk."""
 
 from utils.errors import UserError
-from utils.hardware.resources import GIB, KEPT_FREE_BYTES, disk_free
-from utils.project.disk import size_of
+from utils.hardware.resources import GIB, KEPT_FREE_BYTES, disk_free, size_of
 from utils.project.paths import Project
 
 UPLOADS_FOLDER = "uploads"

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from utils.errors import UserError
 from utils.files import file_hash, share_file
-from utils.model.weights import State, read_weights, write_weights
+from utils.model.weights import write_weights
 from utils.runs.layout import (
     ADAPTER_FILE,
     ASIDE,
@@ -39,6 +39,7 @@ from utils.runs.layout import (
     newest_in,
     strays_of,
 )
+from utils.runs.weights import marks_of, verify
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class Checkpoints:
         Raises:
             NotSaved: the disk is full or fails; the former best stays.
         """
-        state, marks = read_state(last), _marks(last)
+        state, marks = read_state(last), marks_of(last)
         if loss_to_beat is not None:
             state["loss_to_beat"] = loss_to_beat
         names = [name for name in (MODEL_FILE, ADAPTER_FILE) if name in marks]
@@ -228,32 +229,6 @@ def _step_of(folder: Path) -> int:
     return int(folder.name.rsplit("-", 1)[1])
 
 
-def load_checkpoint(folder: Path) -> State:
-    """The GPT weights of a checkpoint, checked against its marks.
-
-    Raises:
-        UserError: incomplete, or changed since it was written.
-    """
-    verify(folder, [MODEL_FILE])
-    return read_weights(folder / MODEL_FILE)
-
-
-def verify(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Read files of a checkpoint through, all when none is named, and find them as they were written.
-
-    Raises:
-        UserError: incomplete, or changed since it was written; says which file.
-    """
-    marks = _marks(folder) if is_complete(folder) else {}
-    for name in names or marks or [COMPLETE_FILE]:
-        mark = marks.get(name)
-        if mark is None:
-            raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
-        if file_hash(folder / name) != mark.get("sha256"):
-            what, where = f"the checkpoint's {Path(name).name} is damaged", str(folder / name)
-            raise UserError(what=what, where=where, fix="name another checkpoint")
-
-
 def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
     """The newest checkpoint that can be resumed from, read through; and what is wrong with newer ones.
 
@@ -290,11 +265,6 @@ def read_state(folder: Path) -> dict[str, Any]:
     """Where the run was at this checkpoint."""
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
     return state
-
-
-def _marks(folder: Path) -> dict[str, Any]:
-    marks: dict[str, Any] = json.loads((folder / COMPLETE_FILE).read_text(encoding="utf-8"))
-    return marks
 
 
 def _write_state(folder: Path, state: dict[str, Any], step: int) -> None:

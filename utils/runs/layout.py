@@ -11,8 +11,8 @@ from typing import Literal, Self
 
 from utils.bases.catalog import base_folder
 from utils.errors import UserError
+from utils.hardware.resources import size_of
 from utils.project.advice import command
-from utils.project.disk import size_of
 from utils.project.paths import Project, check_name
 
 CHECKPOINTS = "checkpoints"

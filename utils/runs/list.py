@@ -9,7 +9,7 @@ from typing import Any
 
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.project.disk import size_of
+from utils.hardware.resources import size_of
 from utils.project.paths import Project
 from utils.runs.layout import (
     ASIDE,

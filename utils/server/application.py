@@ -1,6 +1,5 @@
 """The web application: both APIs, health and metrics, behind the guard; and a server made of its settings."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,12 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from utils.hardware.resources import GIB
 from utils.jobs.device import require_usable
 from utils.server import openai_routes, xtts_routes
 from utils.server.catalog import find_listed
 from utils.server.faults import ApiError
-from utils.server.guard import Guard, ServerAccess
+from utils.server.guard import Guard
 from utils.server.metrics import Metrics
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
@@ -24,12 +22,12 @@ from utils.server.talk import Desk
 from utils.speech.models import SpeakingModel
 
 
-def create_application(desk: Desk, access: ServerAccess) -> FastAPI:
+def create_application(desk: Desk, keys: Sequence[str]) -> FastAPI:
     """An ASGI application.
 
     Args:
         desk: takes the requests.
-        access: whom to answer.
+        keys: of which a request must bring one; none is needed where there are none.
     """
     service = desk.service
     metrics = Metrics(service)
@@ -50,7 +48,7 @@ def create_application(desk: Desk, access: ServerAccess) -> FastAPI:
     application = FastAPI(
         title="XTTS speech server",
         redoc_url=None,
-        middleware=[Middleware(Guard, access=access, metrics=metrics)],
+        middleware=[Middleware(Guard, config=service.config, keys=keys, metrics=metrics)],
         exception_handlers={HTTPException: refuse},
     )
     own = [Route("/health", health), Route("/metrics", numbers)]
@@ -88,34 +86,9 @@ def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
     Raises:
         UserError: the device or the model cannot be used.
     """
-    output = config.output.resolve()
     require_usable(config.device)
-    service = SpeechService(
-        output,
-        device=config.device,
-        precision=config.precision,
-        slots=config.slots,
-        max_requests=config.max_requests,
-        max_model_bytes=None if config.max_model_gb is None else int(config.max_model_gb * GIB),
-        unload_after_s=60 * config.unload_after or math.inf,
-        language=config.language,
-    )
-    desk = Desk(
-        service,
-        max_characters=config.max_characters,
-        model=config.model,
-        aliases=dict(one.split("=", 1) for one in config.alias),
-    )
+    service = SpeechService(config)
+    desk = Desk(service)
     model = desk.default_model()
-    access = ServerAccess(
-        host=config.host,
-        keys=tuple(keys),
-        trusted_hosts=config.trusted_host,
-        origins=tuple(origin.rstrip("/") for origin in config.allow_origin),
-        max_upload_bytes=config.max_upload_mb * 2**20,
-    )
-    return SpeechServer(
-        application=create_application(desk, access),
-        service=service,
-        model=(model, find_listed(output, model)),
-    )
+    application = create_application(desk, keys)
+    return SpeechServer(application=application, service=service, model=(model, find_listed(service.output, model)))

@@ -7,18 +7,10 @@ from pathlib import Path
 
 from utils.errors import UserError, disk_errors
 from utils.options import DATASET_RATE
-from utils.project.paths import check_name
 from utils.project.projects import find_project, list_projects
 from utils.speech.generation import UnknownModelError
 from utils.speech.models import SpeakingModel, find_model, named_bases, speaking_models
-from utils.speech.voice_library import (
-    DEFAULT_VOICE,
-    MAX_VOICES,
-    VOICE_S,
-    VOICE_SUFFIX,
-    NamedVoice,
-    VoiceLibrary,
-)
+from utils.speech.voice_library import DEFAULT_VOICE, VOICE_S, VOICE_SUFFIX, NamedVoice, VoiceLibrary
 
 MAX_LISTS = 100
 """Lists of models' voices and languages that are kept."""
@@ -67,13 +59,13 @@ def model_folder(model: SpeakingModel) -> Path:
 
 
 def model_voices(model: SpeakingModel) -> list[str]:
-    """Names of the voices that came with a model.
+    """Names of a model's own voice and of those that came with it.
 
     Raises:
         UserError: its files are gone or damaged.
     """
     path = model_folder(model) / "speakers_xtts.pth"
-    return _voices_in(path, path.stat().st_mtime_ns) if path.is_file() else []
+    return [DEFAULT_VOICE, *(_voices_in(path, path.stat().st_mtime_ns) if path.is_file() else ())]
 
 
 def model_languages(model: SpeakingModel) -> list[str]:
@@ -117,11 +109,7 @@ class Recordings(VoiceLibrary):
         Raises:
             UserError: the name cannot be used, the recording cannot be read or is too short, or there is no room.
         """
-        name = check_name(name, kind="voice")
-        if name == DEFAULT_VOICE:
-            raise UserError(what=f"{DEFAULT_VOICE!r} is the model's own voice", fix="use another name")
-        if len(self.all()) >= MAX_VOICES:
-            raise UserError(what=f"there are {MAX_VOICES} voices already", fix="delete one first")
+        name = self.usable_name(name)
         # Imported late: they load torch.
         from utils.audio.write import write_wav
         from utils.model.voices import ReferenceLimits, load_reference

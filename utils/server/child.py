@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from utils.errors import UserError, disk_errors
+from utils.errors import UserError
 from utils.jobs.environment import child_environment
-from utils.jobs.json_lines import JsonChild
+from utils.jobs.json_lines import JsonChild, logged_child
 from utils.runs.log import last_lines
 from utils.server.hosts import is_loopback
 from utils.server.keys import KEY, find_keys
@@ -103,16 +103,10 @@ class ServerChild:
         return was_running
 
     def _started(self, host: str, port: int) -> Served:
-        with disk_errors():
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            errors = self._log.open("wb")
         key = _key(host, self._output)
         flags = ["--host", host, "--port", str(port), "--output", str(self._output.absolute()), "--end-with-input"]
-        with errors:
-            try:
-                process = JsonChild([*self._command, *flags], env=child_environment(), stderr=errors)
-            except OSError as error:
-                raise UserError(what=f"the speech server could not be started: {error}") from error
+        command = [*self._command, *flags]
+        process = logged_child(command, self._log, env=child_environment(), title="the speech server")
         self._process = process
         slow = threading.Timer(START_S, process.end)
         slow.daemon = True

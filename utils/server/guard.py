@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,9 +14,12 @@ from utils.server.faults import ApiError, as_api_error
 from utils.server.hosts import Limited, hostname, is_loopback, is_own_origin, is_trusted
 from utils.server.keys import is_valid
 from utils.server.metrics import Metrics
+from utils.server.settings import ServerConfig
 
 MAX_BODY_BYTES = 2**20
 """Of a request that is no upload."""
+SEND_TIMEOUT_S = 60.0
+"""A client that takes nothing for so long is given up."""
 REST_S = 2.0
 """How long a body that is too large is read before it is answered."""
 UPLOAD_PATHS = ("/v1/audio/voices",)
@@ -30,34 +33,19 @@ ALLOWED_HEADERS = "authorization, cache-control, content-type"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServerAccess:
-    """Who is answered."""
-
-    host: str = "127.0.0.1"
-    """The address that the server listens on."""
-    keys: tuple[str, ...] = ()
-    """A request must bring one of these; none is needed where there are none."""
-    trusted_hosts: tuple[str, ...] = ()
-    """Names beside this computer's own under which browsers may ask, as behind a proxy."""
-    origins: tuple[str, ...] = ()
-    """Pages of other sites that may ask, such as http://127.0.0.1:8000."""
-    max_upload_bytes: int = 64 * 2**20
-    send_timeout_s: float = 60.0
-    """A client that takes nothing for so long is given up."""
-
-
 class Guard:
     """Middleware around all routes.
 
     Args:
         app: what comes behind it.
-        access: whom to answer.
+        config: whom to answer, and how much.
+        keys: a request must bring one of these; none is needed where there are none.
         metrics: counts answers.
     """
 
-    def __init__(self, app: ASGIApp, *, access: ServerAccess, metrics: Metrics) -> None:
-        self._app, self._access, self._metrics = app, access, metrics
+    def __init__(self, app: ASGIApp, *, config: ServerConfig, keys: Sequence[str], metrics: Metrics) -> None:
+        self._app, self._config, self._keys, self._metrics = app, config, list(keys), metrics
+        self._origins = [origin.rstrip("/") for origin in config.allow_origin]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,7 +61,7 @@ class Guard:
                 status = str(message["status"])
                 self._add_headers(MutableHeaders(scope=message), origin)
             # Where nobody reads, sending would wait for ever.
-            async with asyncio.timeout(self._access.send_timeout_s):
+            async with asyncio.timeout(SEND_TIMEOUT_S):
                 await send(message)
             is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
 
@@ -97,9 +85,9 @@ class Guard:
     async def _answer(self, scope: Scope, headers: Headers, origin: str, receive: Receive, send: Send) -> None:
         is_upload = scope["path"].rstrip("/") in UPLOAD_PATHS
         # The form around a file takes some bytes, too.
-        limit = self._access.max_upload_bytes + MAX_BODY_BYTES if is_upload else MAX_BODY_BYTES
+        limit = self._config.max_upload_mb * 2**20 + MAX_BODY_BYTES if is_upload else MAX_BODY_BYTES
         self._check(scope, headers, origin, limit)
-        if scope["method"] == "OPTIONS" and origin in self._access.origins:
+        if scope["method"] == "OPTIONS" and origin in self._origins:
             # A browser asks before it sends a request of another site's page.
             allowed = {"Access-Control-Allow-Methods": "GET, POST, DELETE", "Access-Control-Max-Age": "600"}
             await Response(status_code=204, headers=allowed)(scope, receive, send)
@@ -112,32 +100,31 @@ class Guard:
         Raises:
             ApiError: it may not.
         """
-        access = self._access
-        if not is_trusted(hostname(headers.get("host", "")), access.host, access.trusted_hosts):
+        if not is_trusted(hostname(headers.get("host", "")), self._config.host, self._config.trusted_host):
             raise ApiError(421, "Unknown host name. Start the server with --trusted-host NAME.", code="unknown_host")
-        if origin not in access.origins and not is_own_origin(headers) and not self._plays(scope, headers):
+        if origin not in self._origins and not is_own_origin(headers) and not self._plays(scope, headers):
             message = "This request comes from another site. Start the server with --allow-origin and its address."
             raise ApiError(403, message, code="foreign_origin")
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > limit:
             raise ApiError(413, f"The request is too large; it may have {limit} bytes.", code="request_too_large")
-        is_asking = scope["method"] == "OPTIONS" and origin in access.origins
-        if access.keys and scope["path"] not in OPEN_PATHS and not is_asking:
+        is_asking = scope["method"] == "OPTIONS" and origin in self._origins
+        if self._keys and scope["path"] not in OPEN_PATHS and not is_asking:
             scheme, _, key = headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not is_valid(key.strip(), list(access.keys)):
+            if scheme.lower() != "bearer" or not is_valid(key.strip(), self._keys):
                 message = "Incorrect API key. Send one as the header `Authorization: Bearer KEY`."
                 raise ApiError(401, message, code="invalid_api_key")
 
     def _plays(self, scope: Scope, headers: Headers) -> bool:
         """Whether a page that may ask plays a sound: audio elements send no Origin, and no page can forge a Referer."""
         page = urlsplit(headers.get("referer", ""))
-        is_known = f"{page.scheme}://{page.netloc}" in self._access.origins or is_loopback(page.hostname or "")
+        is_known = f"{page.scheme}://{page.netloc}" in self._origins or is_loopback(page.hostname or "")
         return "origin" not in headers and scope["method"] == "GET" and is_known
 
     def _add_headers(self, headers: MutableHeaders, origin: str) -> None:
         for name, value in SECURITY_HEADERS.items():
             headers.setdefault(name, value)
-        if origin in self._access.origins:
+        if origin in self._origins:
             headers["Access-Control-Allow-Origin"] = origin
             headers["Access-Control-Allow-Headers"] = ALLOWED_HEADERS
             headers["Access-Control-Expose-Headers"] = UNREAD

@@ -82,7 +82,7 @@ def routes(desk: Desk) -> list[Route]:
 
     async def voices(request: Request) -> Response:
         name = await run_in_threadpool(desk.model_id, request.query_params.get("model"))
-        own = [DEFAULT_VOICE, *await run_in_threadpool(_voices_of, desk, name)]
+        own = await run_in_threadpool(_voices_of, desk, name)
         uploaded = await run_in_threadpool(desk.recordings.all)
         data = [{"id": voice, "object": "audio.voice", "name": voice} for voice in dict.fromkeys(own)]
         data += [_voice(recording) for recording in uploaded]

@@ -6,12 +6,11 @@ import math
 import threading
 import time
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utils.errors import UserError
 from utils.jobs.device import CPU, device_holder, free_device, wanted_device
-from utils.options import Device, SpeechPrecision
+from utils.server.settings import ServerConfig
 from utils.speech.generation import (
     FIRST_SOUND_BOUNDS,
     Generation,
@@ -42,35 +41,14 @@ class SpeechService:
     """Speaks generations; any thread may call.
 
     Args:
-        output: the folder that holds all projects.
-        device: auto takes a GPU when there is one that no training has.
-        precision: of the models' weights; see `resolve_precision`.
-        slots: sentences that a model decodes side by side.
-        max_requests: under way at once.
-        max_model_bytes: of all loaded models; a share of the free memory when not given.
+        config: the server's settings.
         stall_s: see STALL_S.
-        unload_after_s: time without a request after which models are unloaded.
-        language: of a request that names none, to a model that has none of its own.
     """
 
-    def __init__(
-        self,
-        output: Path,
-        *,
-        device: Device = "auto",
-        precision: SpeechPrecision = "auto",
-        slots: int = 8,
-        max_requests: int = 64,
-        max_model_bytes: int | None = None,
-        stall_s: float = STALL_S,
-        unload_after_s: float = math.inf,
-        language: str = "en",
-    ) -> None:
-        self.output, self.max_requests = output, max_requests
+    def __init__(self, config: ServerConfig, *, stall_s: float = STALL_S) -> None:
+        self.config, self.output, self._stall_s = config, config.output.resolve(), stall_s
         self.counts = SpeechCounts()
-        self._device, self._precision, self._slots = device, precision, slots
-        self._max_model_bytes, self._stall_s, self._language = max_model_bytes, stall_s, language
-        self._unload_after_s, self._last_used = unload_after_s, time.monotonic()
+        self._last_used = time.monotonic()
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._inbox: deque[Generation] = deque()
@@ -106,11 +84,11 @@ class SpeechService:
                 raise UnavailableError(what=self._closing)
             if self.has_died:
                 raise UnavailableError(what="the speech engine has ended", fix="restart the server; its log says why")
-            if self._live >= self.max_requests:
+            if self._live >= self.config.max_requests:
                 raise QueueFullError(
                     what=f"{self._live} requests are being spoken or waiting, the most that this server takes",
                     fix="try again in some seconds",
-                    retry_after_s=max(1, min(30, self._live // max(1, self._slots))),
+                    retry_after_s=max(1, min(30, self._live // self.config.slots)),
                 )
             self._live += 1
             generation.on_drained(self._woken.set)
@@ -214,7 +192,7 @@ class SpeechService:
                 is_busy = True
         if is_busy or self._inbox:
             self._last_used = time.monotonic()
-        elif time.monotonic() - self._last_used > self._unload_after_s:
+        elif time.monotonic() - self._last_used > (60 * self.config.unload_after or math.inf):
             self._engine.cache.clear()
         return is_busy
 
@@ -245,25 +223,27 @@ class SpeechService:
     def _new_engine(self) -> "Engine":
         import torch  # which takes seconds: the port is open already
 
-        from utils.hardware.resources import memory
+        from utils.hardware.resources import GIB, memory
         from utils.inference.model_cache import ModelCache
         from utils.inference.speaking import Engine
         from utils.performance_utils.device import settle_device
 
-        kind, reason = settle_device(self._device)
+        kind, reason = settle_device(self.config.device)
         if reason:
             log.warning(reason)
         self._claimed = self._choose_device() if kind != CPU else CPU
         kind = kind if self._claimed != CPU else "cpu"
-        if self._max_model_bytes is None:
-            free = memory().available_bytes if kind == CPU else torch.cuda.mem_get_info()[0]
-            self._max_model_bytes = int(MEMORY_SHARE * free)
-        cache = ModelCache(kind, precision=self._precision, slots=self._slots, max_bytes=self._max_model_bytes)
+        if self.config.max_model_gb is not None:
+            most = self.config.max_model_gb * GIB
+        else:
+            most = MEMORY_SHARE * (memory().available_bytes if kind == CPU else torch.cuda.mem_get_info()[0])
+        cache = ModelCache(kind, precision=self.config.precision, slots=self.config.slots, max_bytes=int(most))
         return Engine(cache, self._end, self.counts)
 
     def _choose_device(self) -> str:
         """cpu or cuda:N; auto avoids a GPU that a training has."""
-        return free_device("auto", self.output) if self._device == "auto" else wanted_device(self._device)
+        wanted = self.config.device
+        return free_device("auto", self.output) if wanted == "auto" else wanted_device(wanted)
 
     def _mind_trainings(self) -> bool:
         """Give the device up when a training has claimed it (True); go back to a GPU that is free again."""
@@ -311,11 +291,12 @@ class SpeechService:
                 gc.collect()  # what was loaded in vain
 
     def _speaking(self, generation: Generation, model: "LoadedModel") -> "Speaking":
-        from utils.inference.speaking import Speaking, find_voice
+        from utils.inference.speaking import Speaking
+        from utils.inference.voice_spec import find_voice
 
         request, synthesizer = generation.request, model.synthesizer
-        language = request.language or model.language or self._language
-        voice = find_voice(model, request.voice, generation.references)
+        language = request.language or model.language or self.config.language
+        voice = find_voice(synthesizer, request.voice, recordings=generation.references, has_files=False)
         try:
             pieces = synthesizer.pieces(request.text, language, split=request.split)
         except RecursionError:

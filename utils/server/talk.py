@@ -4,11 +4,10 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -25,7 +24,7 @@ from utils.server.guard import UNREAD
 from utils.server.service import SpeechService
 from utils.speech.generation import Generation, SpeechRequest, UnknownVoiceError
 from utils.speech.models import SpeakingModel
-from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
+from utils.speech.voice_library import voice_parts
 from utils.text.languages import plain_code
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
@@ -48,26 +47,16 @@ class Desk:
 
     Args:
         service: speaks them.
-        max_characters: of a request's text; the default is about twenty minutes of speech.
-        model: id of the model that speaks where a request names none; the first of the list when empty.
-        aliases: other names of models and voices, as clients may use them.
     """
 
-    def __init__(
-        self,
-        service: SpeechService,
-        *,
-        max_characters: int = 20_000,
-        model: str = "",
-        aliases: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        self.service, self._max_characters = service, max_characters
+    def __init__(self, service: SpeechService) -> None:
+        self.service = service
         self.recordings = Recordings(service.output)
-        self._model, self._aliases = model, aliases
+        self._aliases = dict(one.split("=", 1) for one in service.config.alias)
 
     def default_model(self) -> str:
         """Id of the model that speaks where a request names none."""
-        return self._model or list_models(self.service.output)[0][0]
+        return self.service.config.model or list_models(self.service.output)[0][0]
 
     def model_id(self, name: str | None) -> str:
         """Id of the model that a request names: by its id, an alias, a name of OpenAI's, or not at all."""
@@ -119,7 +108,7 @@ class Desk:
             if language is None:
                 message = f"This model cannot read the language {speech.language!r}; use one of: {', '.join(codes)}."
                 raise ApiError(400, message, param="language")
-        own, references, parts = [DEFAULT_VOICE, *model_voices(model)], {}, []
+        own, references, parts = model_voices(model), {}, []
         for asked, weight in voice_parts(speech.voice):
             name = self._aliases.get(asked, asked)
             # Clients of the XTTS server name a voice by its file, such as speakers/anna.wav.
@@ -148,7 +137,7 @@ class Desk:
             raise ApiError(400, "Give the text to speak as a string.", param="input")
         if not text.strip():
             raise ApiError(400, "The text is empty; give the words to speak.", param="input", code="empty_text")
-        most = self._max_characters
+        most = self.service.config.max_characters
         if len(text) > most:
             message = f"The text has {len(text)} characters; a request may have {most}. Split it."
             raise ApiError(400, message, param="input", code="string_above_max_length")

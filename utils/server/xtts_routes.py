@@ -100,7 +100,7 @@ def routes(desk: Desk) -> list[Route]:
     settings = Settings(desk.service.output / SETTINGS_FILE)
 
     def names() -> list[str]:
-        own = [DEFAULT_VOICE, *model_voices(find_listed(desk.service.output, desk.default_model()))]
+        own = model_voices(find_listed(desk.service.output, desk.default_model()))
         return list(dict.fromkeys([*own, *(recording.name for recording in desk.recordings.all())]))
 
     async def speakers(request: Request) -> Response:

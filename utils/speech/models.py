@@ -59,6 +59,29 @@ def find_model(project: Project, model_id: str) -> SpeakingModel:
     return found[0]
 
 
+def named_model(name: str, project: Project | None) -> dict[str, Any]:
+    """A model by any of its names, as `ModelCache.load` takes it.
+
+    Args:
+        name: of a base, or its folder; of a project: ready, run/ID/best, run/ID/last, run/ID/STEP, base/NAME.
+        project: whose model it is; None for a base.
+
+    Raises:
+        UserError: the project has no such model, or the name is one of a project's model and there is none.
+    """
+    ref = ModelRef.parse(name)
+    if ref.kind == "base" and (project is None or not name.startswith("base/")):
+        return {"kind": "base", "source": name}
+    if project is None:
+        raise UserError(what=f"{name} is a model of a project", fix="name the project, too")
+    if ref.kind == "base":
+        return find_model(project, name).request()
+    folder = ref.resolve(project)
+    if ref.kind == "ready":
+        return {"kind": "ready", "source": str(folder)}
+    return {"kind": "run", "source": str(folder.parent.parent), "checkpoint": ref.which}
+
+
 def _exported(project: Project) -> list[SpeakingModel]:
     ready = project.ready
     if not (ready / "model.pth").is_file():

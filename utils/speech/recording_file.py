@@ -1,5 +1,6 @@
 """A take as one file to keep: wav, flac, mp3, or m4b with a chapter for each line."""
 
+import wave
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -86,13 +87,11 @@ def _chapters(titles: list[str], lengths: list[int], pause: NDArray[np.int16]) -
 
 def _samples(path: Path) -> NDArray[np.int16]:
     """A wav of the take, [1, N]."""
-    import av
-
     try:
-        with av.open(str(path)) as file:
-            frames = [frame.to_ndarray() for frame in file.decode(audio=0)]
-    except (av.error.FFmpegError, OSError) as error:
+        with wave.open(str(path)) as file:
+            samples = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
+    except (OSError, EOFError, wave.Error) as error:
         raise UserError(what=f"the recording cannot be read: {error}", where=str(path), fix="speak it again") from error
-    if not frames:
+    if not len(samples):
         raise UserError(what="the recording is empty", where=str(path), fix="speak it again")
-    return np.concatenate(frames, axis=1).astype(np.int16)
+    return samples[None]

@@ -148,16 +148,20 @@ class VoiceLibrary:
         Raises:
             UserError: it cannot be used or is taken, or the library is full.
         """
-        name = check_name(name, kind="voice")
-        if name == DEFAULT_VOICE:
-            raise UserError(what=f"{DEFAULT_VOICE!r} is the model's own voice", fix="use another name")
-        known = self.all()
+        name = self.usable_name(name)
         # Names that differ in case only are one file on some systems.
-        if name.casefold() in (voice.name.casefold() for voice in known):
+        if name.casefold() in (voice.name.casefold() for voice in self.all()):
             raise UserError(
                 what=f"there is a voice {name!r} already", fix="use another name, or delete that voice first"
             )
-        if len(known) >= MAX_VOICES:
+        return name
+
+    def usable_name(self, name: str) -> str:
+        """As `free_name`, of a voice that may take the place of another."""
+        name = check_name(name, kind="voice")
+        if name == DEFAULT_VOICE:
+            raise UserError(what=f"{DEFAULT_VOICE!r} is the model's own voice", fix="use another name")
+        if len(self.all()) >= MAX_VOICES:
             raise UserError(what=f"there are {MAX_VOICES} voices already", fix="delete one first")
         return name
 
@@ -205,7 +209,8 @@ def voice_parts(voice: str) -> list[tuple[str, float]]:
             found.append((part, 1.0))
     if len(found) > MOST_VOICES or not all(0 < weight < math.inf for _, weight in found):
         raise UserError(
-            what=f"a mixture of {len(found)} voices", fix=f"use up to {MOST_VOICES}, weighted above 0: anna:0.7,ben:0.3"
+            what=f"a mixture of {len(found)} voices",
+            fix=f"use up to {MOST_VOICES} with weights above 0: anna:0.7,ben:0.3",
         )
     return found or [(DEFAULT_VOICE, 1.0)]
 
@@ -215,8 +220,7 @@ def _as_wav(path: Path) -> bytes:
     # Imported late: the page opens without it.
     import soundfile
 
-    from utils.audio.reference import check_reference
-    from utils.audio.sound_file import SoundFile
+    from utils.audio.sound_file import SoundFile, check_reference
 
     try:
         with SoundFile(path) as sound:

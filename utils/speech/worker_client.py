@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from utils.errors import UserError, disk_errors
+from utils.errors import UserError
 from utils.jobs.device import CPU, device_holder, free_device
 from utils.jobs.environment import child_environment
-from utils.jobs.json_lines import JsonChild, Message
+from utils.jobs.json_lines import JsonChild, Message, logged_child
 from utils.options import Device
 from utils.runs.log import last_lines
 from utils.runs.record import Job
@@ -148,21 +148,12 @@ class SpeechWorker:
                 self._released, self._device = "", wanted
                 # A GPU was free when it was chosen; beside a training on the CPU it speaks on purpose.
                 before = device_holder(CPU, self._output) if wanted == CPU else None
-                self._process = self._begin(wanted)
+                kind = CPU if wanted == CPU else "cuda"
+                command, title = [*self._command, "--device", kind], "the process that speaks"
+                self._process = logged_child(command, self._log, env=_environment(kind), title=title)
                 watched = (self._process, wanted, before)
                 threading.Thread(target=self._watch, args=watched, name="speech", daemon=True).start()
             return self._process
-
-    def _begin(self, device: str) -> JsonChild:
-        with disk_errors():
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            errors = self._log.open("wb")
-        kind = CPU if device == CPU else "cuda"
-        try:
-            with errors:
-                return JsonChild([*self._command, "--device", kind], env=_environment(kind), stderr=errors)
-        except OSError as error:
-            raise UserError(what=f"the process that speaks could not be started: {error}") from error
 
     def _send(self, process: JsonChild, message: Message) -> None:
         try:

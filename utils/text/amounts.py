@@ -7,7 +7,7 @@ a language has them.
 import re
 from functools import lru_cache
 
-from utils.text.words import words_table
+from utils.text.number_words import words_table
 
 POINT_LANGUAGES = ("en", "hi", "ja", "ru", "zh")
 """Those whose rules of stock read a point before decimals; the others read a comma, and take 12.500 for thousands."""

@@ -5,7 +5,7 @@ import re
 from num2words import num2words
 
 from utils.text.amounts import counted, form
-from utils.text.words import words_table
+from utils.text.number_words import words_table
 
 _CZECH_DAYS = (
     "_ prvního druhého třetího čtvrtého pátého šestého sedmého osmého devátého desátého jedenáctého dvanáctého "

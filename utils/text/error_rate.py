@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import jiwer
 
-from utils.text.case import same_case
+from utils.text.languages import same_case
 
 
 def character_error_rate(reference: str, recognized: str, *, count_spaces: bool = False) -> float:

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 from utils.errors import UserError
 from utils.text.amharic.normalize import normalize_amharic
 from utils.text.amounts import POINT_LANGUAGES, write_amounts
-from utils.text.case import to_lower
 from utils.text.dates import write_dates
 from utils.text.hindi import expand_numbers as expand_hindi_numbers
 from utils.text.japanese import expand_numbers as expand_japanese_numbers
-from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages
+from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages, to_lower
 from utils.text.number_words import spell_numbers
 from utils.text.punctuation import plain_punctuation
 from utils.text.shorthand import write_shorthand

@@ -3,12 +3,13 @@
 The table of words has those that num2words lacks and that do not inflect with the number; nothing is guessed.
 """
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable
-from functools import lru_cache
-
-from utils.text.words import words_table
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
 
 _DIGIT = re.compile(r"\d")
 _ARABIC_MARKS = str.maketrans("٫٬", ".,")
@@ -35,6 +36,24 @@ _MONEY_LANGUAGES = ("be", "ca", "ce", "cy", "eo", "fi", "he", "lt", "lv", "tg", 
 _END = "\u241f"
 """Set between whole money and its hundredths, to separate them."""
 Report = Callable[[str], None]
+
+
+@cache
+def words_table() -> dict[str, dict[str, Any]]:
+    """Words for which stock's rules, or num2words, have none or the wrong ones, of words.json, by plain code.
+
+    Forms of a word stand for one, for few and for many of a thing, as far as a language has them: `час|часа|часов`.
+
+    - `months`, `date` (where it is not day, month, year), `first` (day of a month).
+    - `time`: with minutes, and on the hour, of the clock that was written, of 12 or of 24; `seconds` behind it;
+      `hours`, `minutes`: the words that it counts; `one o'clock`: the number of that hour.
+    - `money`: by sign; `hundredths`: by sign, and of all others. Signs that stock reads are absent.
+    - `units`: by sign; `/h` per hour, `°` degrees of `C` and `F`.
+    - `percent`, `minus`, `point` (before decimals).
+    - `gender`: how a feminine word ends, its numbers that agree with it, and those of other words where stock's differ.
+    - `signs`: № and §; `fractions`: those in words.
+    """
+    return dict(json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8")))
 
 
 def spell_numbers(text: str, code: str, report: Report) -> str:

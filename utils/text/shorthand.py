@@ -4,7 +4,7 @@ import re
 
 from num2words import num2words
 
-from utils.text.words import words_table
+from utils.text.number_words import words_table
 
 _FRACTION = re.compile(r"(?<![\w/.,])([123]/[234])(?![\d/]|[.,]\d)")
 _TENS = "tens twenties thirties forties fifties sixties seventies eighties nineties"

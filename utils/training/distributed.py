@@ -24,9 +24,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.hardware.gpu import gpus
+from utils.hardware.gpu import gpus, visible_gpus
 from utils.hardware.processor import usable_cpus
-from utils.hardware.visible import visible_gpus
 from utils.jobs.device import CPU, wanted_device
 from utils.jobs.stopping import SIGNALS
 from utils.project.paths import Project, new_run_id

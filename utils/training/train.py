@@ -30,8 +30,8 @@ from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import BASE_FOLDER, MODEL_FILE, REFERENCE_FILE
-from utils.runs.log import RunLog
 from utils.runs.loggers import find_loggers
+from utils.runs.run_log import RunLog
 from utils.runs.saver import Saver
 from utils.switches import missed
 from utils.training.best_by_speech import choose_best

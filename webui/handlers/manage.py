@@ -1,8 +1,8 @@
 """Below the project bar: what a project takes, and its renaming, duplication and deletion."""
 
 from utils.errors import UserError
+from utils.hardware.resources import size_of
 from utils.jobs.projects import delete_project, duplicate_project, rename_project
-from utils.project.disk import size_of
 from utils.project.paths import Project
 from utils.project.uploads import UPLOADS_FOLDER
 from webui import text

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from utils.bases.catalog import BaseEntry
 from utils.hardware.machine import Machine
+from utils.hardware.resources import size_of
 from utils.hardware.wheel import torch_build
 from utils.jobs import Job
-from utils.project.disk import size_of
 from utils.project.paths import Project
 from utils.project.uploads import UPLOADS_FOLDER
 from utils.speech.takes import TAKES_FOLDER

@@ -4,7 +4,7 @@ import torch
 
 from utils.audio.pitch import track_pitch
 from utils.decoder_training.spectral import SpectralLoss
-from utils.model.decoder.envelope import HOP, EnvelopeFilter
+from utils.model.decoder.harmonic import HOP, EnvelopeFilter
 from utils.options import OUTPUT_RATE
 
 FRAMES = 60

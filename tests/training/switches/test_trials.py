@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from utils.config import TrainConfig
-from utils.inference.precision import resolve_precision
-from utils.performance_utils import trials as speech_trials
-from utils.performance_utils.trials import half_precision, pinning_fault, trial
+from utils.inference.products import resolve_precision
+from utils.performance_utils import device
+from utils.performance_utils.device import half_precision, pinning_fault, trial
 from utils.training.data.loaders import Loaders
 from utils.training.switches import trials
 from utils.training.switches.attention import choose_kernel
@@ -19,7 +19,7 @@ from utils.training.switches.trials import try_gpu_paths
 
 CUDA = torch.device("cuda")
 SETTINGS = {"mixed_precision": "bf16", "compile": "reduce-overhead"}
-PATHS = {"half_precision": speech_trials, "_packed_attention": trials, "_captured_graph": trials}
+PATHS = {"half_precision": device, "_packed_attention": trials, "_captured_graph": trials}
 
 
 def switches() -> Switches:
@@ -71,9 +71,9 @@ def test_the_report_of_a_run_names_what_failed_its_trial(monkeypatch: pytest.Mon
 
 
 def test_speech_is_in_float32_where_half_precision_fails(monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 6))
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (8, 6))
     assert resolve_precision("auto", CUDA) == "bf16"
-    monkeypatch.setattr(speech_trials, "half_precision", failing)
+    monkeypatch.setattr(device, "half_precision", failing)
     assert resolve_precision("auto", CUDA) == "fp32" and "bf16 failed its trial: no kernel image" in caplog.text
 
 

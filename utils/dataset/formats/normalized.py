@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 
-from utils.text.case import same_case
+from utils.text.languages import same_case
 
 _SAME_LETTERS = 0.5
 """Share of the text's letters that a normalization keeps at least; with "1984" and "Dr." in words it is near 1."""

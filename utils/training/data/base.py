@@ -15,8 +15,8 @@ from utils.files import share_file
 from utils.model.weights import State, read_weights
 from utils.model.xtts import GPT_PREFIX
 from utils.project.paths import Project
-from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import MODEL_FILE, ModelRef
+from utils.runs.weights import load_checkpoint
 from utils.text.languages import AMHARIC, language_token
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware.loader import LoaderSettings, loader_settings
 from utils.model.packing import NO_STATIC_SHAPE, ROW_MULTIPLE, StaticShape, round_up, row_length
-from utils.performance_utils.trials import pinning_fault
+from utils.performance_utils.device import pinning_fault
 from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from utils.model.attention import varlen_attention
-from utils.performance_utils.trials import SIDE, half_precision_fault, trial
+from utils.performance_utils.device import SIDE, half_precision_fault, trial
 from utils.training.switches.base import GRAPHS, Switches
 from utils.training.switches.optim import DTYPES
 
