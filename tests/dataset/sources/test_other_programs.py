@@ -65,6 +65,18 @@ TABLES = {
         "audio_file|text\ntake #1 [soft] 😀.wav|Hello, you.\nÜnï – code&=@.WAV|Good bye!\n",
         ("wavs/take 1 soft .wav", "wavs/Ünï  code.wav"),
     ),
+    "converted recordings": (
+        "metadata.csv",
+        "audio_file|text\nC:\\\\data\\\\wavs\\\\one.wav|Hello, you.\ntwo.mp3|Good bye!\n",
+        ("wavs/one.flac", "wavs/two.wav"),
+    ),
+    "tortoise": ("train.txt", "wavs/1.wav|Hello, you.\nwavs/2.wav|Good bye!\n", ("wavs/1.wav", "wavs/2.wav")),
+    "a list with a header": (
+        "train_list.txt",
+        "audio_file|text|speaker_name\n1.wav|Hello, you.|0\n2.wav|Good bye!|0\n",
+        ("wavs/1.wav", "wavs/2.wav"),
+    ),
+    "two columns of a spreadsheet": ("metadata.csv", "one\tHello, you.\r\ntwo\tGood bye!\r\n", ("one.wav", "two.wav")),
     "cut names": (
         "metadata.csv",
         f"audio_file|text\n{'long ' * 60}1.wav|Hello, you.\ntwo.wav|Good bye!\n",
@@ -90,7 +102,7 @@ def test_tables_of_other_programs_and_systems_name_their_recordings(tmp_path: Pa
     ]
     is_moved = kind in ("gpt-sovits", "windows paths", "colab paths")
     assert sum("of another computer" in note for note in reading.notes) == is_moved
-    is_renamed = kind in ("cleaned names", "cut names", "trailing dots and case")
+    is_renamed = kind in ("cleaned names", "converted recordings", "cut names", "trailing dots and case")
     assert sum("have other names" in note for note in reading.notes) == is_renamed
 
 
@@ -100,6 +112,19 @@ def test_a_recording_that_another_row_names_is_not_taken_for_a_renamed_one(tmp_p
     found = read_source(tmp_path)
     assert [clip.text for clip in found if not clip.fault] == ["B."]
     assert [clip.fault.reason for clip in found if clip.fault] == ["missing file"] * 3 + ["no transcript"] * 2
+
+
+def test_a_recording_with_the_rows_own_ending_is_preferred_to_a_converted_one(tmp_path: Path) -> None:
+    _touch(tmp_path, "take 1.wav", "take 1.mp3")
+    (tmp_path / "metadata.csv").write_text("audio_file|text\ntake #1.wav|A.\n")
+    assert _faults(read_source(tmp_path)) == {"take 1.wav": "", "take 1.mp3": "no transcript"}
+
+
+def test_a_text_with_a_bar_beside_its_recording_is_no_list(tmp_path: Path) -> None:
+    _touch(tmp_path, "one.wav", "two.wav")
+    (tmp_path / "one.txt").write_text("two.wav | is what I say here.")
+    (tmp_path / "two.txt").write_text("Good bye!")
+    assert [clip.text for clip in read_source(tmp_path)] == ["two.wav | is what I say here.", "Good bye!"]
 
 
 def test_rows_in_another_language_are_reported(tmp_path: Path) -> None:

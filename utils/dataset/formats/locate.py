@@ -38,9 +38,10 @@ def find_audio(folder: Path, name: str, is_file: Callable[[str], bool]) -> Path:
 
 
 def renamed(folder: Path, name: str, files: Listing, taken: set[Path]) -> list[Path]:
-    """The recordings that may be what a row names, though they have lost signs, case or the end of the name.
+    """The recordings that may be what a row names, though they have lost signs, case, their end or their ending.
 
-    Browsers and pages clean the names of uploads; other systems change them. Only letters and digits are compared.
+    Browsers and pages clean the names of uploads; other systems change them, and recordings are converted. Only letters
+    and digits are compared; a recording with the row's own ending is preferred.
 
     Args:
         folder: where the table lies.
@@ -51,14 +52,14 @@ def renamed(folder: Path, name: str, files: Listing, taken: set[Path]) -> list[P
     written, ending = _key(name.replace("\\", "/").rsplit("/", 1)[-1])
     if not written:
         return []
-    found = []
+    found, converted = list[Path](), list[Path]()
     for part in _FOLDERS:
         for path in (folder.absolute() / part / other for other in files.names(os.path.join(folder.absolute(), part))):
             stem, other_ending = _key(path.name)
             is_cut = len(os.fsencode(path.stem)) >= _LONG_STEM and written.startswith(stem)
-            if (stem == written or is_cut) and ending in ("", other_ending) and path not in taken:
-                found.append(path)
-    return by_name(found)
+            if (stem == written or is_cut) and other_ending and path not in taken:
+                (found if ending in ("", other_ending) else converted).append(path)
+    return by_name(found or converted)
 
 
 def tried(name: str) -> str:

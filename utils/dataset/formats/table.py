@@ -174,7 +174,8 @@ def _rows(path: Path, lines: TextIO) -> Iterator[Row]:
             plain.append((row.line, fields))
     if damaged and 2 * len(damaged) >= num_rows:
         # So many are damaged that the table is meant otherwise than it is read here.
-        quotes = f"put text that holds {layout.separator!r} in quotes" if header else f"begin with {_EXPECTED}"
+        expected = _EXPECTED.replace("|", layout.separator.replace("\t", "<TAB>"))
+        quotes = f"put text that holds {layout.separator!r} in quotes" if header else f"begin with {expected}"
         where = f"{path}, line {damaged[0].line}"
         raise UserError(what=damaged[0].problem, where=where, fix=f"save it as UTF-8 text; {quotes}")
     if not header:
@@ -206,6 +207,8 @@ def _find_layout(path: Path, lines: Iterable[str]) -> _Layout:
     if len(cells) == len(_LIST) and _LIST_LANGUAGE.fullmatch(cells[2]):
         return _Layout(separator="|", header=_LIST)
     has_header = any(set(_cells(first, separator)) & _HEADER_WORDS for separator in _SEPARATORS)
+    if len(cells) == 1 and first.count("\t") == 1 and not has_header:
+        return _Layout(separator="\t", header=None)
     if len(cells) == 1 or has_header:
         raise UserError(
             what=f"the table has no columns {AUDIO} and {TEXT}; its first line is {first[:80]!r}",
@@ -242,7 +245,7 @@ def _read_fields(lines: Iterable[str], layout: _Layout) -> Iterator[tuple[Row, l
         fields, is_open = layout.fields(line)
         if layout.header is None:
             # In LJSpeech quotes mean nothing unless they are doubled within or hold a separator.
-            plain = line.split("|")
+            plain = line.split(layout.separator)
             yield Row(line=number), fields if len(fields) != len(plain) or '""' in line else plain
             continue
         row = Row(line=number)

@@ -24,7 +24,7 @@ from utils.dataset.formats.locate import (
     printable,
     stem,
 )
-from utils.dataset.formats.readers import LISTS, TABLES, left_out
+from utils.dataset.formats.readers import LISTS, TABLES, left_out, tables_in
 from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
@@ -131,7 +131,7 @@ def _folder(folder: Path, reading: ReadOptions) -> list[Recording]:
     read: list[Path] = []
     refused: dict[Path, UserError] = {}
     tables = []
-    for path in files_in(folder, LISTS, reading.files):
+    for path in tables_in(folder, reading.files):
         reason = left_out(path, set(reading.files.names(str(path.parent))))
         tables += [] if reason else [path]
         reading.ignored.extend([Ignored(printable(path), reason)] if reason else [])
@@ -188,7 +188,7 @@ def _unnamed(
     ]
     with_sound = set(map(stem, audio))
     voiced = with_sound | set(map(stem, broken))
-    silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
+    silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES and path not in tables)
     found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
     # A text that is a link like that is reported with its recording.
     fault = Fault("missing file", "a link to a missing file, or to itself")
