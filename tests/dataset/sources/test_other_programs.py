@@ -120,6 +120,17 @@ def test_a_recording_with_the_rows_own_ending_is_preferred_to_a_converted_one(tm
     assert _faults(read_source(tmp_path)) == {"take 1.wav": "", "take 1.mp3": "no transcript"}
 
 
+def test_the_language_file_of_a_dataset_is_no_transcript(tmp_path: Path) -> None:
+    _touch(tmp_path, "wavs/one.wav")
+    (tmp_path / "metadata_train.csv").write_text("audio_file|text|speaker_name\nwavs/one.wav|Hello.|coqui\n")
+    (tmp_path / "lang.txt").write_text("en")
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"))
+    assert _faults(read_source(tmp_path, reading)) == {"one.wav": ""}
+    assert [tuple(one) for one in reading.ignored] == [
+        (str(tmp_path / "lang.txt"), "the language of a prepared dataset")
+    ]
+
+
 def test_a_text_with_a_bar_beside_its_recording_is_no_list(tmp_path: Path) -> None:
     _touch(tmp_path, "one.wav", "two.wav")
     (tmp_path / "one.txt").write_text("two.wav | is what I say here.")

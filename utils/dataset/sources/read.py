@@ -177,7 +177,9 @@ def _unnamed(
     broken = [path for path in others if not path.exists() and path.suffix.lower() in _KNOWN and path not in as_written]
     if not listed and not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in known):
         return []
+    languages = {table.with_name("lang.txt") for table in tables}.intersection(known)
     ignored = [(path, kind) for path, kind in kinds.items() if kind != SOUND]
+    ignored += [(path, "the language of a prepared dataset") for path in languages]
     ignored += [(path, "not a regular file") for path in others if path.exists()]
     reading.ignored.extend(Ignored(printable(path), kind) for path, kind in ignored)
     found = [
@@ -188,8 +190,9 @@ def _unnamed(
     ]
     with_sound = set(map(stem, audio))
     voiced = with_sound | set(map(stem, broken))
-    silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES and path not in tables)
-    found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
+    silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
+    read = languages.union(tables)
+    found += [_without_recording(path) for path in silent if path not in read and not _stems(path) & voiced]
     # A text that is a link like that is reported with its recording.
     fault = Fault("missing file", "a link to a missing file, or to itself")
     lone = [path for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
