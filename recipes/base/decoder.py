@@ -31,8 +31,7 @@ from recipes.base.training import save_result
 from recipes.base.words import judge
 from utils.audio.resample import resample
 from utils.decoder_training.decoder import decode, train_decoder
-from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining
-from utils.decoder_training.latents import known_latents
+from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining, known_latents
 from utils.files import write_atomic
 from utils.model.decoder.build import build_decoder
 from utils.model.gpt import XttsGpt

@@ -25,7 +25,7 @@ from recipes.base.words import judge
 from utils.audio.resample import resample
 from utils.audio.write import to_pcm16, write_wav
 from utils.bases.base import Base
-from utils.bases.verify import write_about
+from utils.bases.find import write_about
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer

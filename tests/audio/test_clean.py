@@ -5,8 +5,7 @@ import torch
 
 from tests.audio.signals import tone
 from tests.sounds import speech
-from utils.audio.clean import Cleaning, clean, high_pass
-from utils.audio.loudness import loudness
+from utils.audio.clean import Cleaning, clean, high_pass, loudness
 
 RATE = 22_050
 

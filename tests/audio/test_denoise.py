@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.dataset.recordings import config, make_source
-from utils.audio import denoise as module
+from utils.audio import clean as module
+from utils.audio.clean import denoise, has_denoiser, require_denoiser
 from utils.audio.decode import load_audio
-from utils.audio.denoise import denoise, has_denoiser, require_denoiser
 from utils.audio.measure import estimate_snr
 from utils.dataset.build import prepare
 from utils.dataset.storage.report import Report

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.audio.signals import tone
-from utils.audio.loudness import CEILING, loudness, normalize_loudness
+from utils.audio.clean import CEILING, loudness, normalize_loudness
 
 
 def test_the_reference_tone_has_its_reference_loudness() -> None:

@@ -6,10 +6,10 @@ import torch
 
 from tests.audio.signals import tone
 from tests.sounds import speech
+from utils.audio.clean import frame_levels
 from utils.audio.decode import load_audio
 from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_snr, fingerprint, speech_share
 from utils.audio.resample import resample
-from utils.audio.trim import frame_levels
 from utils.audio.voice_activity import VAD_RATE, load_voice_activity
 from utils.dataset.quality.measures import EDGE
 from utils.project.paths import assets_folder

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.audio.signals import tone
-from utils.audio.pauses import find_pauses, stream_levels
+from utils.audio.voice_activity import find_pauses, stream_levels
 
 RATE = 8_000
 

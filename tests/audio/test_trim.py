@@ -5,7 +5,7 @@ import torch
 
 from tests.audio.signals import tone
 from tests.sounds import speech
-from utils.audio.trim import sound_bounds
+from utils.audio.clean import sound_bounds
 
 RATE = 22_050
 

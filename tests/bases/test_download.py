@@ -18,7 +18,7 @@ from tests.model.faults import download_in_child, full_after, wait_for
 from tests.model.hub_server import BIG, HubServer, base_files, git_sha1
 from utils.bases import hub as hub_module
 from utils.bases.download import INCOMING, download_base
-from utils.bases.verify import LOCK_NAME, verify_base
+from utils.bases.find import LOCK_NAME, verify_base
 from utils.errors import UserError
 
 

@@ -13,7 +13,7 @@ from utils.audio.write import write_wav
 from utils.dataset.build import prepare
 from utils.dataset.clips import sound
 from utils.dataset.storage.report import Report
-from utils.dataset.storage.staging import Staging
+from utils.dataset.storage.work import Staging
 from utils.errors import UserError
 from utils.project.paths import Project
 

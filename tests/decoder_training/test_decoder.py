@@ -7,8 +7,7 @@ import pytest
 import soundfile
 import torch
 
-from utils.decoder_training.balance import balance
-from utils.decoder_training.decoder import decode, train_decoder
+from utils.decoder_training.decoder import balance, decode, train_decoder
 from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.decoder_training.spectral import SpectralLoss
 from utils.errors import UserError

@@ -9,8 +9,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tests.decoding import greedy
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.decoder_training import latents as module
-from utils.decoder_training.latents import known_latents
+from utils.decoder_training import decoder_clips as module
+from utils.decoder_training.decoder_clips import known_latents
 from utils.model.gpt import ForwardOptions, XttsGpt
 
 

@@ -1,10 +1,11 @@
 """Measure a clip: DC offset, clipping, noise, share of speech, and a fingerprint that identifies copies.
 
-Shapes: T samples, F voice activity frames of 32 ms.
+Shapes: B signals, T samples, N samples of a window, F voice activity frames of 32 ms.
 """
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +13,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchaudio import functional
 
-from utils.audio.spectrum import power_spectrogram
-from utils.audio.trim import frame_levels
+from utils.audio.clean import frame_levels
 from utils.audio.voice_activity import FRAME, VAD_RATE
+
+
+def power_spectrogram(wav: Tensor, window: Tensor, hop: int, **stft: Any) -> Tensor:
+    """Squared magnitude of each frequency in each frame.
+
+    Args:
+        wav: [B, T].
+        window: [N].
+        hop: samples from one frame to the next.
+        stft: more arguments of `torch.stft`; its `n_fft` is the size of the window when not given.
+
+    Returns:
+        [B, n_fft // 2 + 1, F].
+    """
+    size = stft.pop("n_fft", len(window))
+    spectrum = torch.stft(wav, size, hop, len(window), window=window, return_complex=True, **stft)
+    # Not abs().square(): the magnitude guards against overflow, and takes three times as long as the transform.
+    return spectrum.real.square() + spectrum.imag.square()
+
 
 SPEECH = 0.5
 """Probability from which a frame counts as speech: silero's own default."""

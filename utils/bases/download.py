@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from utils.bases.catalog import DOWNLOADED, LICENSE_ID, has_weights
+from utils.bases.find import LOCK_NAME, BaseLock, FileEntry, read_lock, write_json
 from utils.bases.hub import NEEDED_FILES, Hub, choose_hub, explained, is_offline
 from utils.bases.license import (
     AGREE,
@@ -25,7 +26,6 @@ from utils.bases.license import (
     is_agreed_by_environment,
     require_license,
 )
-from utils.bases.verify import LOCK_NAME, BaseLock, FileEntry, read_lock, write_json
 from utils.callbacks import ProgressFn
 from utils.errors import UserError
 from utils.project.advice import command

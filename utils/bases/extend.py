@@ -1,8 +1,10 @@
-"""Extend a base by a language: its vocabulary from a corpus, its weights grown to match."""
+"""Extend a base by a language: its vocabulary from the words of a corpus, its weights grown to match."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,35 @@ from utils.bases.catalog import base_home
 from utils.bases.grow import grow_base
 from utils.errors import UserError
 from utils.text.languages import plain_code
-from utils.text.vocabulary.corpus import extract, work_folder
-from utils.text.vocabulary.count import count_words
+from utils.text.vocabulary.corpus import extract, fingerprint, iter_texts, read_note, save_note, work_folder
 from utils.text.vocabulary.extend import Extension, extend_vocabulary
-from utils.text.vocabulary.learn import SPECIALS, learn_pieces, rule_letters
+from utils.text.vocabulary.learn import SPECIALS, learn_pieces, read_words, rule_letters
+
+MOST_TEXTS = 200_000
+"""Texts that are counted."""
+SAVE_EVERY = 20_000
+"""Texts between notes of how far a count is."""
+
+
+def count_words(texts: Path, language: str, work: Path) -> Counter[str]:
+    """The normalized words of the first `MOST_TEXTS` texts.
+
+    Args:
+        texts: plain text, a text a line.
+        language: its code.
+        work: folder of the note from which a count that was interrupted goes on; whoever made it removes it.
+    """
+    note, source = work / "words.json", [*fingerprint(texts), language]
+    saved = read_note(note, source)
+    done, counts = saved.get("texts", 0), Counter[str](saved.get("counts"))
+    number = done
+    for number, text in enumerate(islice(iter_texts(texts), done, MOST_TEXTS), start=done + 1):
+        counts.update(read_words(text, language))
+        if number % SAVE_EVERY == 0:
+            save_note(note, source=source, texts=number, counts=counts)
+    save_note(note, source=source, texts=number, counts=counts)
+    return counts
+
 
 log = logging.getLogger(__name__)
 

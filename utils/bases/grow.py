@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from utils.bases.base import ADDED_ROWS, Base, spans_of
-from utils.bases.verify import GROWN, write_about
+from utils.bases.find import GROWN, write_about
 from utils.errors import UserError
 from utils.files import new_folder
 from utils.model.weights import State, write_weights

@@ -29,7 +29,7 @@ from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff
 
 from utils.bases.catalog import DOWNLOADED
-from utils.bases.verify import BaseLock, FileEntry
+from utils.bases.find import BaseLock, FileEntry
 from utils.errors import UserError
 
 logger = logging.getLogger(__name__)

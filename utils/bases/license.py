@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from utils.bases.verify import read_json, write_json
+from utils.bases.find import read_json, write_json
 from utils.errors import UserError
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, BaseEntry, known_bases
-from utils.bases.verify import REMEDY
+from utils.bases.find import REMEDY
 from utils.cli.common import error_exits, program, progress_phases
 from utils.errors import UserError
 from utils.options import STARTER
@@ -92,7 +92,7 @@ def _where(entry: BaseEntry) -> str:
 
 
 def _is_here(folder: Path) -> bool:
-    from utils.bases.verify import verify_base
+    from utils.bases.find import verify_base
 
     try:
         verify_base(folder)

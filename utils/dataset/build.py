@@ -6,22 +6,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from utils.audio.clean import Cleaning
-from utils.audio.denoise import require_denoiser
+from utils.audio.clean import Cleaning, require_denoiser
 from utils.audio.recognizer import find_weights
 from utils.callbacks import ProgressFn
-from utils.dataset.clips.existing import merge, read_existing
-from utils.dataset.clips.make_clip import ClipMaker
+from utils.dataset.clips.existing import assign_splits, merge, read_existing
+from utils.dataset.clips.make_clip import ClipMaker, make_sounds, score_clips, wav_of
 from utils.dataset.clips.sound import SoundMaker, SoundSettings
-from utils.dataset.clips.sounds import make_sounds, score_clips, wav_of
-from utils.dataset.clips.split import assign_splits
 from utils.dataset.formats.listing import real_path
 from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import flag_clips
-from utils.dataset.quality.recognition import transcribe_clips
-from utils.dataset.quality.scorers import Scorers, has_dnsmos
+from utils.dataset.quality.scorers import Scorers, has_dnsmos, transcribe_clips
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.ahead import read_ahead
 from utils.dataset.sources.read import read_sources
@@ -29,8 +25,7 @@ from utils.dataset.sources.recording import ReadOptions, Recording, transcriber_
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.dataset.storage.parallel import require_ray
 from utils.dataset.storage.report import ClipReport, Fault, Report, Split, explain
-from utils.dataset.storage.staging import Staging, staged
-from utils.dataset.storage.work import Work
+from utils.dataset.storage.work import Staging, Work, staged
 from utils.errors import UserError
 from utils.jobs.child import hold
 from utils.project.paths import Project, open_project

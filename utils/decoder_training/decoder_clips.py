@@ -1,4 +1,4 @@
-"""Training examples of a decoder: crops of GPT latents with their waveform at 24 000 Hz.
+"""Training examples of a decoder: GPT latents of known speech, and crops of them with their waveform.
 
 Shapes: B crops, M latents (one for 1 024 samples at 22 050 Hz), D latent width, E speaker embedding width, N samples at
 24 000 Hz.
@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from utils.errors import UserError
+from utils.model.gpt import XttsGpt
+from utils.model.packing import STOPS, pack
 from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 
 SAMPLES_PER_LATENT = CODE_SAMPLES * OUTPUT_RATE / DATASET_RATE
@@ -123,3 +125,23 @@ class DecoderClips:
             samples = file.read(self.num_samples, dtype="float32")
         sound[0, : len(samples)] = torch.from_numpy(samples)
         return torch.from_numpy(latents), sound
+
+
+@torch.inference_mode()
+def known_latents(
+    gpt: XttsGpt, conditioning: Tensor, tokens: Sequence[Tensor], codes: Sequence[Tensor]
+) -> list[Tensor]:
+    """States that say the codes of each clip, and the stop after them, as decoding hands them on: [M + 1, D] each.
+
+    Args:
+        gpt: in evaluation mode.
+        conditioning: latents of the voice that all clips are said with, [1, 32, D].
+        tokens: texts, [N] each.
+        codes: the true codes (teacher forcing), [M] each.
+    """
+    batch = pack(list(tokens), list(codes), gpt.shape).to(conditioning.device)
+    embedded = gpt.embed(batch, conditioning.expand(len(codes), -1, -1))
+    hidden = gpt.final_norm(gpt.transform(embedded, batch)).flatten(0, 1)
+    # Places stand clip after clip, codes and stops; the first stop is the last state that decoding sees.
+    indices = batch.code_indices[: batch.num_code_targets].split([len(clip) + STOPS for clip in codes])
+    return [hidden[own[: len(clip) + 1]] for own, clip in zip(indices, codes, strict=True)]

@@ -1,4 +1,4 @@
-"""Spectrogram losses between two waveforms: distances, and a multi-resolution discriminator.
+"""Losses between two waveforms: distances of spectrograms, and discriminators.
 
 Shapes: B sounds, N samples, R resolutions, K frequency bins, F frames.
 """
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 import torchaudio
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
+from TTS.vocoder.models.hifigan_discriminator import HifiganDiscriminator
 
 RESOLUTIONS = ((512, 120, 480), (1024, 240, 960), (2048, 480, 1920))
 """FFT size, hop and window in samples (Yamamoto et al. 2020, Parallel WaveGAN, adapted to 24 kHz)."""
@@ -132,3 +133,22 @@ def generator_losses(discriminator: nn.Module, made: Tensor, real: Tensor) -> tu
     verdict = torch.stack([(1 - one.scores).square().mean() for one in ours]).mean()
     pairs = [pair for m, r in zip(ours, theirs, strict=True) for pair in zip(m.features, r.features, strict=True)]
     return verdict, torch.stack([F.l1_loss(m, r) for m, r in pairs]).mean()
+
+
+class HifiganCritic(nn.Module):
+    """HiFi-GAN's discriminators as coqui-tts ships them: five of periods, three of scales.
+
+    70 M parameters that begin at random: XTTS v2 was published without its own.
+
+    Source: Kong et al. 2020, HiFi-GAN, section 2.3.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = HifiganDiscriminator()
+
+    def forward(self, sound: Tensor) -> list[Verdict]:
+        """One verdict for each discriminator, of sounds [B, 1, N]."""
+        scores, features = self.inner(sound)
+        # The last feature is the score itself.
+        return [Verdict(scores=own, features=list(inner[:-1])) for own, inner in zip(scores, features, strict=True)]

@@ -32,10 +32,8 @@ from utils.bases.base import Base
 from utils.bases.loading import load_decoder
 from utils.callbacks import ProgressFn
 from utils.dataset.storage.manifest import Clip
-from utils.decoder_training.balance import balance
-from utils.decoder_training.decoder import decode, train_decoder
-from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining
-from utils.decoder_training.latents import known_latents
+from utils.decoder_training.decoder import balance, decode, train_decoder
+from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining, known_latents
 from utils.decoder_training.spectral import SpectralLoss
 from utils.errors import UserError
 from utils.files import write_atomic

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from utils.dataset.clips.split import assign_splits
+from utils.dataset.clips.existing import assign_splits
 from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError
 

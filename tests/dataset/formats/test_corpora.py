@@ -7,8 +7,8 @@ import pytest
 from tests.dataset.recordings import config, demo_clips, make_source
 from tests.dataset.recordings import read_source as read_folder
 from utils.dataset.build import prepare
-from utils.dataset.formats import corpora
-from utils.dataset.formats.corpora import unpack_corpus
+from utils.dataset.formats import archive as corpora
+from utils.dataset.formats.archive import unpack_corpus
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.dataset.storage.manifest import read_manifest

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.dataset.formats.jsonl import parse_jsonl
+from utils.dataset.formats.readers import parse_jsonl
 
 
 @pytest.mark.parametrize(

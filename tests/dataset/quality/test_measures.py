@@ -8,8 +8,8 @@ import soundfile
 import torch
 
 from tests.dataset.recordings import add_row, config, demo_clips, make_source
+from utils.audio.clean import loudness
 from utils.audio.decode import load_audio
-from utils.audio.loudness import loudness
 from utils.audio.write import write_wav
 from utils.dataset.build import prepare
 from utils.dataset.quality.measures import outliers

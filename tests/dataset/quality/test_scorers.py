@@ -16,9 +16,7 @@ from utils.bases.find import find_base
 from utils.dataset.build import prepare
 from utils.dataset.quality import scorers as judges_module
 from utils.dataset.quality.measures import flag_clips
-from utils.dataset.quality.scorers import CROP_S, Scorers, crops, has_dnsmos
-from utils.dataset.quality.speaker_encoder import FastSpeakerEncoder
-from utils.dataset.quality.vectors import packed
+from utils.dataset.quality.scorers import CROP_S, FastSpeakerEncoder, Scorers, crops, has_dnsmos, packed
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport, Report
 from utils.options import DATASET_RATE, SPEAKER_RATE

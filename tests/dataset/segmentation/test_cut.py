@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.audio.pauses import Pause
+from utils.audio.voice_activity import Pause
 from utils.dataset.segmentation.cut import Cut, CutLengths, Unit, cut_units, ends_sentence, joined_text
 
 LIMITS = CutLengths()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.dataset.recordings import snapshot
-from utils.dataset.storage.staging import Staging, staged
+from utils.dataset.storage.work import Staging, staged
 from utils.errors import UserError
 from utils.project.paths import Project
 

@@ -25,7 +25,7 @@ from tests.recipes.base.test_corpus import SineTeacher
 from utils.audio.resample import resample
 from utils.audio.write import write_wav
 from utils.bases.base import Base
-from utils.bases.verify import check_files
+from utils.bases.find import check_files
 from utils.dataset.storage.manifest import read_manifest
 from utils.inference.engine import Synthesizer
 from utils.model.decoder.vocos import SpectralVocoder

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from utils.text.vocabulary import count as count_module
-from utils.text.vocabulary.count import count_words
+from utils.bases import extend as count_module
+from utils.bases.extend import count_words
 
 
 @pytest.fixture

@@ -13,14 +13,13 @@ from tokenizers import Tokenizer as BpeTokenizer
 
 from tests.text.alphabets import ALPHABETS
 from utils.bases.base import Base
-from utils.bases.extend import AddedLanguage, add_language
+from utils.bases.extend import AddedLanguage, add_language, count_words
 from utils.bases.find import find_base
 from utils.bases.grow import EMBEDDING, HEAD, grown_state
 from utils.errors import UserError
 from utils.text.tokenizer import Tokenizer
 from utils.text.vocabulary import corpus as corpus_module
 from utils.text.vocabulary.corpus import extract, iter_texts, work_folder
-from utils.text.vocabulary.count import count_words
 from utils.text.vocabulary.extend import extend_vocabulary
 from utils.text.vocabulary.learn import iter_words, learn_pieces
 from utils.text.vocabulary.merge import BEYOND

@@ -11,17 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from utils.audio.clean import Cleaned, Cleaning, clean
+from utils.audio.clean import Cleaned, Cleaning, clean, denoise, frame_levels, loudness
 from utils.audio.decode import decode
-from utils.audio.denoise import denoise
-from utils.audio.loudness import loudness
 from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_snr, fingerprint, speech_share
 from utils.audio.resample import resample
-from utils.audio.trim import frame_levels
 from utils.audio.voice_activity import VAD_RATE, load_voice_activity
 from utils.audio.write import to_pcm16, write_wav
-from utils.dataset.quality.scorers import Scorers
-from utils.dataset.quality.vectors import packed
+from utils.dataset.quality.scorers import Scorers, packed
 from utils.dataset.storage.report import Span
 from utils.dataset.storage.work import short_hash
 from utils.errors import UserError

@@ -14,10 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from utils.dataset.quality.vectors import near_copies, unpacked
+from utils.dataset.quality.scorers import unpacked
 from utils.dataset.storage.report import ClipReport, Flag
 from utils.text.error_rate import letters
 
+LIKENESS = 0.9
+"""From here on two fingerprints are one recording's; other clips of one voice stay below 0.6."""
+_LENGTH = 0.06
+"""Copies differ in length by no more than this share: what trimming leaves at their edges."""
+_BLOCK = 512
 _MAD = 1.4826
 """From the median distance to the median to the standard deviation of a normal distribution."""
 _FEWEST = 8
@@ -178,3 +183,30 @@ def _grouped(clips: Sequence[ClipReport], key: Callable[[ClipReport], str | None
         if name is not None:
             groups[name].append(number)
     return list(groups.values())
+
+
+def near_copies(vectors: NDArray[np.float32], seconds: NDArray[np.float64]) -> dict[int, tuple[int, float]]:
+    """For each clip that is nearly the same as an earlier one: which, and how alike they are.
+
+    Args:
+        vectors: fingerprints, unit vectors, [count, size].
+        seconds: length of each clip, [count].
+
+    Returns:
+        {number of the later clip: (number of the earliest one like it, likeness)}.
+    """
+    order = np.argsort(seconds, kind="stable")
+    lengths, sorted_vectors = seconds[order], vectors[order]
+    found: dict[int, tuple[int, float]] = {}
+    for start in range(0, len(order), _BLOCK):
+        stop = min(start + _BLOCK, len(order))
+        end = int(np.searchsorted(lengths, lengths[stop - 1] * (1 + _LENGTH), side="right"))
+        likeness = sorted_vectors[start:stop] @ sorted_vectors[start:end].T
+        for row, column in np.argwhere(likeness >= LIKENESS):
+            if column <= row or lengths[start + column] > lengths[start + row] * (1 + _LENGTH):
+                continue
+            pair = int(order[start + row]), int(order[start + column])
+            first, later = min(pair), max(pair)
+            if later not in found or first < found[later][0]:
+                found[later] = (first, float(likeness[row, column]))
+    return found

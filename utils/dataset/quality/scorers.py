@@ -1,19 +1,101 @@
-"""Score finished clips with the base's speaker encoder, and with DNSMOS where its package is installed."""
+"""Score finished clips with the base's speaker encoder and, where installed, DNSMOS; transcribe them for comparison.
 
+Shapes: B crops, N samples at 16 000 Hz, M mel bands, F frames, E values of an embedding.
+"""
+
+import base64
+import logging
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from utils.audio.decode import load_audio
+from utils.audio.measure import power_spectrogram
+from utils.audio.recognizer import Transcriber
 from utils.audio.resample import resample
+from utils.audio.voice_activity import VAD_RATE
+from utils.dataset.storage.report import ClipReport
+from utils.dataset.storage.work import Work, short_hash
 from utils.options import DATASET_RATE, SPEAKER_RATE
+
+
+def packed(vector: Tensor) -> str:
+    """A unit vector as base64 of signed bytes, scaled to its largest value: 1 % of precision is plenty to compare."""
+    scaled = vector / vector.abs().max().clamp(min=1e-9) * 127
+    return base64.b64encode(scaled.round().to(torch.int8).numpy().tobytes()).decode("ascii")
+
+
+def unpacked(texts: list[str]) -> np.ndarray:
+    """Vectors that were `packed`, as unit vectors, [count, size] float32."""
+    rows = np.stack([np.frombuffer(base64.b64decode(text), dtype=np.int8) for text in texts]).astype(np.float32)
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+_CROPS_AT_ONCE = 8
+"""What their layers pass on to each other then stays in the processor's cache."""
+
+
+class FastSpeakerEncoder(nn.Module):
+    """Coqui's `ResNetSpeakerEncoder` with fewer passes over memory; embeddings are stock's to the rounding of float32.
+
+    Batch norms that follow a convolution become part of it, the power spectrum is computed without the magnitude, and
+    all tensors are laid out channels last.
+
+    Args:
+        encoder: from `load_speaker_encoder`; it is changed.
+    """
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        for block in (block for layer in _layers(encoder) for block in layer):
+            block.conv2, block.bn2 = fuse_conv_bn_eval(block.conv2, block.bn2), nn.Identity()
+            if block.downsample is not None:
+                block.downsample = fuse_conv_bn_eval(*block.downsample)
+        encoder.torch_spec = _MelSpectrogram(*encoder.torch_spec)
+        self.encoder = encoder.to(memory_format=torch.channels_last)
+
+    @torch.inference_mode()
+    def forward(self, wavs: Tensor) -> Tensor:
+        """Embeddings of unit length, [B, E], of crops, [B, N]."""
+        return torch.cat([self.encoder(part, l2_norm=True) for part in wavs.split(_CROPS_AT_ONCE)])
+
+
+def _layers(encoder: Any) -> tuple[Any, ...]:
+    return encoder.layer1, encoder.layer2, encoder.layer3, encoder.layer4
+
+
+class _MelSpectrogram(nn.Module):
+    """As torchaudio's, after the same pre-emphasis.
+
+    Args:
+        emphasis: coqui's filter of two taps.
+        mel: torchaudio's `MelSpectrogram`.
+    """
+
+    def __init__(self, emphasis: Any, mel: Any) -> None:
+        super().__init__()
+        self.n_fft, self.hop = mel.n_fft, mel.hop_length
+        self.filter = nn.Buffer(emphasis.filter.flatten())
+        self.window = nn.Buffer(mel.spectrogram.window)
+        self.filters = nn.Buffer(mel.mel_scale.fb)
+
+    def forward(self, wavs: Tensor) -> Tensor:
+        """[B, M, F] of [B, N]."""
+        before = torch.cat([wavs[:, 1:2], wavs[:, :-1]], dim=1)
+        emphasized = self.filter[0] * before + self.filter[1] * wavs
+        power = power_spectrogram(emphasized, self.window, self.hop, n_fft=self.n_fft)
+        return (power.transpose(1, 2) @ self.filters).transpose(1, 2)
+
 
 CROP_S = 3.0
 """The speaker encoder embeds all of a clip in crops this long, in seconds: one alone may be said in any manner."""
@@ -54,8 +136,6 @@ class Scorers:
     @torch.inference_mode()
     def _voices(self, wavs: list[Tensor]) -> list[str]:
         """The voices as packed vectors, each the mean over its clip."""
-        from utils.dataset.quality.vectors import packed
-
         assert self.base is not None
         encoder = _speaker_encoder(self.base, self.encoder)
         parts = [crops(wav) for wav in wavs]
@@ -83,7 +163,6 @@ def _speaker_encoder(base: Path, fingerprint: str) -> Any:
     """A base's speaker encoder, loaded once a process: it takes longer than scoring ten clips."""
     from utils.bases.base import Base
     from utils.bases.loading import load_speaker_encoder
-    from utils.dataset.quality.speaker_encoder import FastSpeakerEncoder
 
     return FastSpeakerEncoder(load_speaker_encoder(Base(base)))
 
@@ -99,3 +178,35 @@ def crops(wav: Tensor) -> Tensor:
 def has_dnsmos() -> bool:
     """Whether the package that carries DNSMOS's models is installed; nothing is downloaded."""
     return find_spec("speechmos") is not None and find_spec("onnxruntime") is not None
+
+
+log = logging.getLogger(__name__)
+
+_LOG_EVERY = 50
+"""Clips between two lines in the log: transcribing a dataset takes long."""
+
+
+def transcribe_clips(
+    clips: Sequence[ClipReport], transcriber: Transcriber, work: Work, wav_of: Callable[[ClipReport], Path]
+) -> dict[str, str]:
+    """What is said in each clip, by wav hash.
+
+    Args:
+        clips: those in use.
+        transcriber: the recognizer; loaded only when a clip was not transcribed before.
+        work: keeps the recognized texts, clip by clip.
+        wav_of: where a clip's sound lies.
+
+    Raises:
+        UserError: the recognizer is not there, or a wav cannot be read.
+    """
+    key = short_hash("heard", 1, asdict(transcriber.settings))
+    pending = {
+        clip.wav_hash: clip for clip in clips if clip.wav_hash and work.get(f"heard:{key}:{clip.wav_hash}") is None
+    }
+    for number, (digest, clip) in enumerate(pending.items(), start=1):
+        wav = load_audio(wav_of(clip), VAD_RATE)[0].numpy()
+        work.put({f"heard:{key}:{digest}": transcriber.transcribe(wav)})
+        if number % _LOG_EVERY == 0 or number == len(pending):
+            log.info("transcripts compared with the speech: %d of %d clips", number, len(pending))
+    return {clip.wav_hash: work.get(f"heard:{key}:{clip.wav_hash}") for clip in clips if clip.wav_hash}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from utils.audio.pauses import Pause
+from utils.audio.voice_activity import Pause
 from utils.dataset.formats.table import DEFAULT_SPEAKER
 from utils.dataset.storage.report import Fault
 from utils.text.split import PAUSES, SENTENCE_ENDS, SPACED_ENDS

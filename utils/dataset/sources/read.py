@@ -9,12 +9,10 @@ from pathlib import Path
 from utils.audio.decode import duration
 from utils.audio.recognizer import NEEDS_WEIGHTS
 from utils.audio.suffixes import AUDIO_SUFFIXES
-from utils.dataset.formats.archive import unpack
+from utils.dataset.formats.archive import corpora_in, is_corpus, unpack, unpack_corpus
 from utils.dataset.formats.captions import spoken_once, without_descriptions
-from utils.dataset.formats.corpora import corpora_in, is_corpus, unpack_corpus
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
-from utils.dataset.formats.kinds import SOUND, kind_of
-from utils.dataset.formats.listing import Listing, real_path
+from utils.dataset.formats.listing import SOUND, Listing, kind_of, real_path
 from utils.dataset.formats.locate import (
     by_name,
     files_in,
@@ -28,8 +26,7 @@ from utils.dataset.formats.readers import LISTS, TABLES, left_out, tables_in
 from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
-from utils.dataset.sources.recording import ReadOptions, Recording
-from utils.dataset.sources.rows import outside, read_rows
+from utils.dataset.sources.recording import ReadOptions, Recording, outside, read_rows
 from utils.dataset.storage.report import Fault, Ignored
 from utils.errors import UserError
 
