@@ -7,6 +7,7 @@ import pytest
 import soundfile
 import torch
 
+from recipes.base.decoder import SpectralDiscriminator
 from utils.decoder_training.decoder import balance, decode, train_decoder
 from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.decoder_training.spectral import SpectralLoss
@@ -103,8 +104,12 @@ def test_the_discriminator_joins_at_its_step(clips, tmp_path):
         steps=4, batch_size=2, crop_latents=6, margin_latents=1, adversarial_from=2, log_every=2, warmup_steps=1
     )
     told = []
-    train_decoder(_decoder(), clips, settings=settings, folder=tmp_path, on_log=lambda step, one: told.append(one))
-    assert "judge" not in told[0]
+
+    def note(step, losses):
+        told.append(losses)
+
+    train_decoder(_decoder(), clips, settings=settings, folder=tmp_path, critic=SpectralDiscriminator, on_log=note)
+    assert "judge" in told[0] and "verdict" not in told[0], "the discriminator learns first"
     assert {"judge", "verdict", "features"} < set(told[1])
 
 
@@ -115,7 +120,7 @@ def test_resumed_training_equals_undisturbed_training(clips, tmp_path):
 
     def train(folder, on_log=None):
         decoder = _decoder()
-        train_decoder(decoder, clips, settings=settings, folder=folder, on_log=on_log)
+        train_decoder(decoder, clips, settings=settings, folder=folder, critic=SpectralDiscriminator, on_log=on_log)
         return decoder.state_dict()
 
     def interrupt(step, losses):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from recipes.base.decoder import SpectralDiscriminator
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.find import find_base
@@ -211,9 +212,10 @@ def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_
         margin_latents=1,
         warmup_steps=1,
         checkpoint_every=1,
-        critic=critic,
     )
     monkeypatch.setattr(module, "HIFIGAN", module.HIFIGAN._replace(settings=small))
+    if critic == "spectral":
+        monkeypatch.setattr(module, "HifiganCritic", SpectralDiscriminator)
     monkeypatch.setattr(module.TunedDecoder, "is_better", True)
     tiny = find_base("tiny")
     synthesizer, clips = Synthesizer(tiny), read_manifest(project.train_csv)[:2]

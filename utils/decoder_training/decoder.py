@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from utils.audio.pitch import track_pitch
-from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
-from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
-from utils.decoder_training.spectral import (
-    HifiganCritic,
-    SpectralDiscriminator,
-    SpectralLoss,
-    discriminator_loss,
-    generator_losses,
+from utils.codec_training.training_state import (
+    Stateful,
+    learning_rate_share,
+    load_progress,
+    save_progress,
+    set_learning_rate,
 )
+from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
+from utils.decoder_training.spectral import SpectralLoss, discriminator_loss, generator_losses
 from utils.jobs.stopping import EXIT_BASE, StopRequest
 from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, MIDDLE_HZ
 from utils.model.decoder.vocos import SpectralGenerator
@@ -59,14 +59,15 @@ def train_decoder(
     *,
     settings: DecoderTraining,
     folder: Path,
+    critic: Callable[[], nn.Module] | None = None,
     last: int | None = None,
     on_log: OnLog | None = None,
 ) -> None:
     """Train the waveform decoder in place; resumes from the checkpoint in `folder` when there is one.
 
     The speaker encoder within `decoder` is left as it is. First the distance between spectrograms counts alone; from
-    `adversarial_from` on a discriminator says what still sounds made. HiFi-GAN's learns from the first step on: one
-    that knows nothing would spoil a decoder that speaks already.
+    `adversarial_from` on a discriminator says what still sounds made. It learns from the first step on: one that knows
+    nothing would spoil a decoder that speaks already.
 
     A stop by a signal saves and leaves as SystemExit with the status that shells give it.
 
@@ -75,13 +76,14 @@ def train_decoder(
         clips: what to learn from.
         settings: steps, learning rates and the rest.
         folder: gets decoder_training.pt every `checkpoint_every` steps, and at a stop.
+        critic: makes the discriminator, of sounds [B, 1, N] to a list of `Verdict`; none for spectrograms alone.
         last: saves and returns after so many steps, from which the next call resumes; after all steps by default.
         on_log: called with the losses every `log_every` steps.
 
     Raises:
         UserError: no clip is long enough.
     """
-    source, trainer = DecoderClips(clips, settings), _Trainer(decoder, settings)
+    source, trainer = DecoderClips(clips, settings), _Trainer(decoder, settings, critic)
     history: list[dict[str, float]] = []
     steps = trainer.trunk_steps + settings.steps
     last = min(steps, last or steps)
@@ -111,24 +113,22 @@ def train_decoder(
 class _Trainer:
     """Decoder, discriminator and their optimizers."""
 
-    def __init__(self, decoder: HifiDecoder, settings: DecoderTraining) -> None:
+    def __init__(self, decoder: HifiDecoder, settings: DecoderTraining, critic: Callable[[], nn.Module] | None) -> None:
         self.decoder, self.settings = decoder, settings
         self.generator: Any = decoder.waveform_decoder
         self.spectral = SpectralLoss(OUTPUT_RATE).to(decoder.device)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(settings.seed)
-            critic = HifiganCritic() if settings.critic == "hifigan" else SpectralDiscriminator()
-            self.discriminator: nn.Module = critic.to(decoder.device)
         self.optimizer = torch.optim.AdamW(self.generator.parameters(), betas=(0.8, 0.99))
-        self.discriminator_optimizer = torch.optim.AdamW(
-            self.discriminator.parameters(), lr=settings.discriminator_learning_rate, betas=(0.8, 0.99)
-        )
-        self.parts = {
-            "generator": self.generator,
-            "discriminator": self.discriminator,
-            "optimizer": self.optimizer,
-            "judge_optimizer": self.discriminator_optimizer,  # the name in saved states
-        }
+        self.parts: dict[str, Stateful] = {"generator": self.generator, "optimizer": self.optimizer}
+        self.discriminator: nn.Module | None = None
+        if critic is not None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(settings.seed)
+                self.discriminator = critic().to(decoder.device)
+            self.discriminator_optimizer = torch.optim.AdamW(
+                self.discriminator.parameters(), lr=settings.discriminator_learning_rate, betas=(0.8, 0.99)
+            )
+            # The names in saved states.
+            self.parts |= {"discriminator": self.discriminator, "judge_optimizer": self.discriminator_optimizer}
 
     @property
     def trunk_steps(self) -> int:
@@ -147,17 +147,16 @@ class _Trainer:
         made, real = self._inner(made).float(), self._inner(sound)
         losses = self.spectral(made, real) | losses
         total = torch.stack(list(losses.values())).sum()
-        begins = settings.adversarial_from
-        if begins is not None and (step >= begins or settings.critic == "hifigan"):
+        if (critic := self.discriminator) is not None:
             with self._narrow():
-                critic_loss = discriminator_loss(self.discriminator, made.detach(), real)
-            _descend(self.discriminator_optimizer, critic_loss, self.discriminator, settings.grad_clip_norm)
+                critic_loss = discriminator_loss(critic, made.detach(), real)
+            _descend(self.discriminator_optimizer, critic_loss, critic, settings.grad_clip_norm)
             losses["judge"] = critic_loss.detach()
-        if begins is not None and step >= begins:
-            with self._narrow():
-                losses["verdict"], losses["features"] = generator_losses(self.discriminator, made, real)
-            total = total + settings.adversarial_weight * losses["verdict"]
-            total = total + settings.feature_weight * losses["features"]
+            if step >= settings.adversarial_from:
+                with self._narrow():
+                    losses["verdict"], losses["features"] = generator_losses(critic, made, real)
+                total = total + settings.adversarial_weight * losses["verdict"]
+                total = total + settings.feature_weight * losses["features"]
         _descend(self.optimizer, total, self.generator, settings.grad_clip_norm)
         return {name: loss.item() for name, loss in losses.items()}
 

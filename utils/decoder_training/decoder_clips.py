@@ -7,7 +7,6 @@ Shapes: B crops, M latents (one for 1 024 samples at 22 050 Hz), D latent width,
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import soundfile
@@ -45,10 +44,8 @@ class DecoderTraining:
     """Peak learning rate of the decoder."""
     warmup_steps: int = 100
     """Steps over which the learning rate rises."""
-    critic: Literal["spectral", "hifigan"] = "spectral"
-    """Discriminator: a narrow one of spectra, or HiFi-GAN's of periods and scales, with which stock's was made."""
-    adversarial_from: int | None = None
-    """Step from which the discriminator's loss counts; never when None."""
+    adversarial_from: int = 0
+    """Step from which the discriminator's loss counts; it learns from the first one on."""
     adversarial_weight: float = 0.1
     """Weight of the discriminator's verdict."""
     feature_weight: float = 0.1

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 import torchaudio
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import weight_norm
 from TTS.vocoder.models.hifigan_discriminator import HifiganDiscriminator
 
 RESOLUTIONS = ((512, 120, 480), (1024, 240, 960), (2048, 480, 1920))
@@ -62,46 +61,6 @@ class Verdict:
     """High where it sounds real, [B, 1, K', F']."""
     features: list[Tensor]
     """Outputs of the inner layers."""
-
-
-class SpectralStack(nn.Module):
-    """Convolutions over one spectrogram [B, 1, K, F] that halve K four times and F once."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        sizes = [(1, (9, 3), (2, 2)), *[(channels, (9, 3), (2, 1))] * 3, (channels, (3, 3), (1, 1))]
-        self.inner = nn.ModuleList(
-            weight_norm(nn.Conv2d(given, channels, kernel, stride, padding=(kernel[0] // 2, kernel[1] // 2)))
-            for given, kernel, stride in sizes
-        )
-        self.last = weight_norm(nn.Conv2d(channels, 1, 3, padding=1))
-
-    def forward(self, x: Tensor) -> Verdict:
-        """Log-magnitudes [B, 1, K, F] to a verdict."""
-        features = []
-        for layer in self.inner:
-            x = F.leaky_relu(layer(x), 0.2)
-            features.append(x)
-        return Verdict(scores=self.last(x), features=features)
-
-
-class SpectralDiscriminator(nn.Module):
-    """Looks at magnitude spectrograms at three resolutions and says where they look real.
-
-    Far narrower than in the paper (8 channels instead of 32), and coarse from the first layer on: on a CPU the full one
-    costs ten times as much as the decoder it scores.
-
-    Source: Jang et al. 2021, UnivNet, section 2.3.
-    """
-
-    def __init__(self, channels: int = 8) -> None:
-        super().__init__()
-        self.stacks = nn.ModuleList(SpectralStack(channels) for _ in RESOLUTIONS)
-
-    def forward(self, sound: Tensor) -> list[Verdict]:
-        """One verdict for each resolution of sounds [B, 1, N]."""
-        spectra = (spectrum(sound, resolution).log()[:, None] for resolution in RESOLUTIONS)
-        return [stack(x) for stack, x in zip(self.stacks, spectra, strict=True)]
 
 
 def spectrum(sound: Tensor, resolution: tuple[int, int, int]) -> Tensor:

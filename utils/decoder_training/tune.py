@@ -34,7 +34,7 @@ from utils.callbacks import ProgressFn
 from utils.dataset.storage.manifest import Clip
 from utils.decoder_training.decoder import balance, decode, train_decoder
 from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining, known_latents
-from utils.decoder_training.spectral import SpectralLoss
+from utils.decoder_training.spectral import HifiganCritic, SpectralLoss
 from utils.errors import UserError
 from utils.files import write_atomic
 from utils.model.dvae import load_code_encoder
@@ -90,7 +90,6 @@ HIFIGAN = Method(
         margin_latents=4,
         learning_rate=1e-4,
         warmup_steps=50,
-        critic="hifigan",
         adversarial_weight=0.18,
         feature_weight=2.4,
         checkpoint_every=100,
@@ -200,7 +199,8 @@ def tune_decoder(
         def report(step: int, losses: dict[str, float]) -> None:
             progress("fitting the decoder", step, steps)
 
-        train = partial(train_decoder, decoder, learns, settings=settings, folder=folder, on_log=report)
+        critic = None if method is TRUNK else HifiganCritic
+        train = partial(train_decoder, decoder, learns, settings=settings, folder=folder, critic=critic, on_log=report)
         ended_early = False
         # A decoder of stock's kind still warms up then, and learns only where the user asks for it.
         if method is TRUNK and steps > TRIAL_STEPS:
