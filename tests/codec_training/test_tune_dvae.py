@@ -160,6 +160,8 @@ def test_without_a_dataset_or_a_decoder_it_is_refused(project: Project, tmp_path
     empty = Project(name="empty", output=tmp_path)
     with pytest.raises(UserError), tuned_dvae(find_base("tiny"), empty, device=CPU):
         raise AssertionError("it was taken")
+    with pytest.raises(UserError, match="is empty"):
+        MelCorpus([], tmp_path / "mels", lambda *_: None)
     from utils.model.weights import write_weights
 
     state = {name: tensor for name, tensor in read_weights(find_base("tiny").dvae).items() if "decoder" not in name}

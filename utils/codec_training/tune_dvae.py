@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -94,28 +94,29 @@ class MelCorpus:
 
     Args:
         clips: recordings; what was read of them before a stop is used again when it was complete.
-        folder: gets frames.npy ([sum of F, C], float16) and, at the end, lengths.npy.
+        folder: gets frames ([sum of F, C], float16) and, at the end, ends.npy: where each clip ends.
         progress: called with how far it is.
+
+    Raises:
+        UserError: there are no clips.
     """
 
     def __init__(self, clips: list[Path], folder: Path, progress: ProgressFn) -> None:
-        if not (folder / "lengths.npy").is_file():
+        if not clips:
+            raise UserError(what="a set of the dataset is empty", where=str(folder.parent.parent), fix="add recordings")
+        if not (folder / "ends.npy").is_file():
             folder.mkdir(parents=True, exist_ok=True)
             spectrogram, lengths = dvae_mel(torch.ones(NUM_MELS)), []
-            with (folder / "frames.npy").open("wb") as file:
-                _write_header(file, 0)
+            with (folder / "frames").open("wb") as file:
                 # One clip is held at a time: a hundred hours are 5 GB of mels.
                 for number, clip in enumerate(clips, start=1):
                     mel = spectrogram(load_audio(clip, DATASET_RATE))[0].T.half().contiguous().numpy()
                     file.write(mel.tobytes())
                     lengths.append(len(mel))
                     progress("reading clips", number, len(clips))
-                file.seek(0)
-                # numpy leaves room in a header for the number of rows to grow.
-                _write_header(file, sum(lengths))
-            np.save(folder / "lengths.npy", np.array(lengths))
-        self.frames = np.load(folder / "frames.npy", mmap_mode="r")
-        self.ends = np.cumsum(np.load(folder / "lengths.npy"))
+            np.save(folder / "ends.npy", np.cumsum(lengths))
+        self.frames = np.memmap(folder / "frames", np.float16, "r").reshape(-1, NUM_MELS)
+        self.ends = np.load(folder / "ends.npy")
 
     def crops(self, rng: np.random.Generator) -> Tensor:
         """Random crops, each clip as likely as it is long, shape [`BATCH_SIZE`, C, `CROP_FRAMES`], float32.
@@ -294,12 +295,6 @@ def read_dvae(file: Path) -> DiscreteVAE:
             fix="use the DVAE file that the base was published with",
         )
     return dvae.eval()
-
-
-def _write_header(file: IO[bytes], rows: int) -> None:
-    """The .npy header of [rows, C] float16."""
-    header = {"descr": "<f2", "fortran_order": False, "shape": (rows, NUM_MELS)}
-    np.lib.format.write_array_header_1_0(file, header)
 
 
 def _key(base: Base, clips: dict[Path, list[Path]], steps: int, rate: float) -> str:
