@@ -12,7 +12,7 @@ SAID = "said"
 def say(log: logging.Logger, message: str, *, level: int = logging.INFO) -> None:
     """Log a message if anybody would see it there, otherwise print it.
 
-    In a script or notebook nobody has set up logging, and a call whose purpose is to show something would show nothing.
+    In a script or notebook logging is not set up, and a call whose purpose is to show something would show nothing.
     A level that was set on one of our own loggers is a choice, and is respected: it is the way to silence us.
 
     Args:

@@ -27,7 +27,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     Raises:
         OSError: the disk is full or not writable; `path` is as it was.
     """
-    # Drawn anew each time: of two writers that share a name, one renames the other's half-written file.
+    # Drawn again each time: of two writers that share a name, one renames the other's half-written file.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary

@@ -148,7 +148,7 @@ def _said(error: Exception) -> str:
 def _frames(container: Any, lost_s: list[float]) -> Iterator[Any]:
     """The frames of a container's first audio stream, and between them the seconds of what is damaged, as floats.
 
-    Players go on behind a damaged packet, and so does this. Damage before the first frame has no place.
+    Players continue behind a damaged packet, and so does this. Damage before the first frame has no place.
 
     Raises:
         ValueError: most of it is damaged, as of what is encrypted; the rest would be noise.

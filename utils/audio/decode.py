@@ -62,7 +62,7 @@ def decode(
     """The samples of a recording, as one channel.
 
     Seconds are those of the container, as players show them: where a sound track begins late or has a gap, it is
-    silent. From the very beginning, a delay of less than 0.1 s is left out.
+    silent. From the very beginning, a delay of less than 0.1 s is dropped.
 
     Args:
         path: wav, flac, mp3, ogg, opus, m4a, aac, mp4, webm or aiff; the content decides, not the name.
@@ -71,7 +71,7 @@ def decode(
             memory than a clip; the result is then longer than this, but not complete.
         channel: which channel to take; `right` of a mono recording is its only one.
         lost_s: gets the length of each damaged part, in seconds. Where its place is known it is silent in the result,
-            so that all else keeps its time; at the end it is what the header announces and nobody can read.
+            so that all else keeps its time; at the end it is what the header announces and cannot be read.
 
     Returns:
         Mono float32, nominally in [-1, 1], shape [1, T] with T > 0, and its sample rate in Hz.

@@ -84,7 +84,7 @@ def clipped_share(wav: Tensor) -> float:
 
 
 def speech_share(speech: Tensor) -> float:
-    """Share of a clip, 0 to 1, in which somebody speaks.
+    """Share of a clip, 0 to 1, that is speech.
 
     Args:
         speech: probabilities from `VoiceActivity`, [F].
@@ -93,7 +93,7 @@ def speech_share(speech: Tensor) -> float:
 
 
 def estimate_snr(wav: Tensor, sample_rate: int, speech: Tensor | None = None) -> float:
-    """Signal-to-noise ratio in dB, estimated: level while somebody speaks against the level of the pauses.
+    """Signal-to-noise ratio in dB, estimated: the level of speech against that of the pauses.
 
     Args:
         wav: mono audio with its pauses, [1, T]: before edges are cut.

@@ -159,7 +159,7 @@ _WINDOW_S = 30
 """Loudness and noise are those of this much of the recording around a place."""
 _GRID_S = 5
 _SILENT_DB = -60.0
-"""Where nothing within the window is louder than this, nobody speaks."""
+"""Where nothing within the window is louder than this, there is no speech."""
 _NO_SOUND_DB = -119.0
 _CLICK_FRAMES = 5
 _FLAT_DB = 6.0
@@ -168,7 +168,7 @@ _FLAT_DB = 6.0
 
 @dataclass(frozen=True)
 class Pause:
-    """A stretch in which nobody speaks, in seconds."""
+    """A stretch without speech, in seconds."""
 
     start_s: float
     end_s: float
@@ -210,7 +210,7 @@ def _levels(samples: NDArray[np.float32], edges: NDArray[np.int64]) -> NDArray[n
 
 
 def find_pauses(levels: NDArray[np.float32]) -> list[Pause]:
-    """Stretches in which nobody speaks, in order; the ends of the recording are not pauses of their own.
+    """Stretches without speech, in order; the ends of the recording are not pauses of their own.
 
     A frame is quiet when it lies 40 dB below the loud frames of the half minute around it, or, where noise is nearer
     than that, little above the noise: 10 dB, and at most two fifths of the way from noise to speech.

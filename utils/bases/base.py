@@ -160,7 +160,7 @@ class Base:
         return self.folder / "speakers_xtts.pth"
 
     def added_rows(self) -> tuple[int, ...] | None:
-        """Text rows of tokens that were added to the vocabulary since it was published; None where nobody knows.
+        """Text rows of tokens that were added to the vocabulary since it was published; None where that is unknown.
 
         Models keep them through fine-tuning and export: few steps of LoRA are not all that a new row needs.
 

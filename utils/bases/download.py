@@ -102,7 +102,7 @@ def fetch_base(name: str, *, accept_license: bool = False, progress: ProgressFn 
         progress: called with (what is being done, bytes done, bytes in all).
 
     Raises:
-        UserError: nobody agreed to the license; or see `download_base`.
+        UserError: the license was not accepted; or see `download_base`.
     """
     folder = bases_folder() / name
     if name not in DOWNLOADED:

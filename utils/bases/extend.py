@@ -30,7 +30,7 @@ def count_words(texts: Path, language: str, work: Path) -> Counter[str]:
     Args:
         texts: plain text, a text a line.
         language: its code.
-        work: folder of the note from which a count that was interrupted goes on; whoever made it removes it.
+        work: folder of the note from which an interrupted count resumes; the caller removes it.
     """
     note, source = work / "words.json", [*fingerprint(texts), language]
     saved = read_note(note, source)

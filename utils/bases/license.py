@@ -55,7 +55,7 @@ def require_license(
         read_text: gives the repository's own license text; called only to show it.
 
     Raises:
-        UserError: nobody accepted it, or the user declined.
+        UserError: it was not accepted.
     """
     if is_accepted(bases, repository):
         return

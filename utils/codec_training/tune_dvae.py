@@ -73,7 +73,7 @@ class TunedDvae:
     after: DvaeQuality
     """Of this one as it is written, on the same clips."""
     same_codes: float
-    """Share of the evaluation clips' codes that both give alike: what the GPT need not learn anew."""
+    """Share of the evaluation clips' codes that both give alike: what the GPT need not learn again."""
     steps: int
     learning_rate: float
 

@@ -77,7 +77,7 @@ def train_decoder(
         settings: steps, learning rates and the rest.
         folder: gets decoder_training.pt every `checkpoint_every` steps, and at a stop.
         critic: makes the discriminator, of sounds [B, 1, N] to a list of `Verdict`; none for spectrograms alone.
-        last: saves and returns after so many steps, from which the next call resumes; after all steps by default.
+        last: saves and returns after this many steps, from which the next call resumes; after all steps by default.
         on_log: called with the losses every `log_every` steps.
 
     Raises:
@@ -105,7 +105,7 @@ def train_decoder(
             if stop.number is not None or (step + 1) % settings.checkpoint_every == 0 or step + 1 == last:
                 save_progress(saved, step + 1, **trainer.parts)
             if stop.number is not None and step + 1 < steps:
-                log.warning("stopped after step %d of %d; the same command goes on from there", step + 1, steps)
+                log.warning("stopped after step %d of %d; the same command resumes there", step + 1, steps)
                 raise SystemExit(EXIT_BASE + stop.number)
     decoder.eval()
 

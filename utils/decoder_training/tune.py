@@ -5,7 +5,7 @@ embedding alone. A decoder with an acoustic trunk (the starter's) learns with th
 filter makes the sound, and a minute suffices. Stock's HiFi-GAN learns as a whole, against spectra and the
 discriminators that such decoders are made with.
 
-Either way clips that nobody trained on decide whether the fitted decoder is kept.
+Either way held-out clips decide whether the fitted decoder is kept.
 
 Shapes: M latents of a clip, D latent width, E speaker embedding width.
 """
@@ -281,7 +281,7 @@ def _weights(decoder: HifiDecoder, method: Method) -> State:
 
 
 def _some(clips: Sequence[Clip], most: int) -> list[Clip]:
-    """At most so many, evenly from the whole."""
+    """At most this many, evenly from the whole."""
     return list(clips[:: -(-len(clips) // most) or 1])
 
 

@@ -72,7 +72,7 @@ def make_base(
     """Make the base that the settings ask for, in the project's folder.
 
     Returns:
-        The base; what training the DVAE came to, None when it was not asked for; and how the base reads the texts.
+        The base; the result of training the DVAE, None when it was not requested; and how the base reads the texts.
 
     Raises:
         UserError: it exists already, or its DVAE cannot be trained.

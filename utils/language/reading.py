@@ -151,7 +151,7 @@ def long_limits(base: Base, *, max_text_length: int | None, max_audio_length: in
     text = LONG_TEXT if max_text_length is None else max_text_length
     limits = ClipLimits(max_audio_length=audio, max_text_length=text)
     given = {"max_text_length": max_text_length, "max_audio_length": max_audio_length}
-    # Limits that nobody asked for give way to a smaller model.
+    # Limits that the user did not set give way to a smaller model.
     found = [one for one in limits.problems(shape) if any(one.startswith(name) and given[name] for name in given)]
     raise_problems(found, where=f"base {base.name}")
     return {

@@ -15,7 +15,7 @@ DEFAULT_OUTPUT = Path("output")
 NAME, FOLDER, CODE, TEXTS = "NAME", "FOLDER", "CODE", "TEXTS"
 """Stand for what only the user knows: a project, its recordings, a language code, a text file in the language."""
 RESUME = "python -m utils.cli.train --project NAME --resume last"
-"""Continues a run, where nobody knows which."""
+"""Continues a run, where it is unknown which."""
 NEW_TOKENS = 2_000
 """Known to do well for a new language."""
 
@@ -80,7 +80,7 @@ def extend_command(language: str, base: object, project: Place | None = None) ->
     Args:
         language: its code.
         base: the base to begin with: a name or a folder.
-        project: where it is put; NAME when nobody knows.
+        project: where it is put; NAME when unknown.
     """
     return command("language", project=project or NAME, language=language, base=base, corpus=TEXTS, extend=NEW_TOKENS)
 

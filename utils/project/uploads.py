@@ -15,7 +15,7 @@ def uploaded_bytes(project: Project) -> int:
 
 
 def check_room(project: Project, wanted: int, quota_bytes: int) -> None:
-    """Do nothing when so many more bytes may be stored in a project.
+    """Do nothing when this many more bytes may be stored in a project.
 
     Raises:
         UserError: its quota or the disk has no room for them.

@@ -60,8 +60,8 @@ def read_existing(project: Project, language: str) -> Report:
 def merge(old: list[ClipReport], made: list[ClipReport]) -> list[ClipReport]:
     """Old clips that this input says nothing about, then those of this input.
 
-    A file that is given anew replaces what was made of it; of a longer recording only the parts that new parts cover by
-    more than half, so that the next subtitles of a series add to those before.
+    A file that is given again replaces what was made of it; of a longer recording only the parts that new parts cover
+    by more than half, so that the next subtitles of a series add to those before.
     """
     sources = {clip.source for clip in made if not clip.is_part and not clip.made_from}
     ids = {clip.id for clip in made if clip.id}
@@ -199,7 +199,7 @@ def _quotas(sizes: Mapping[str, int], fraction: float, held_out: Mapping[str, in
     count = sum(sizes.values())
     total = min(max(1, round(fraction * count)), count - 1) if count else 0
     quotas = {speaker: int(fraction * size) for speaker, size in sizes.items()}
-    # One who has more held out than is wanted takes it from nobody else.
+    # A speaker with more held-out clips than wanted does not reduce those of others.
     rest = total - sum(max(quota, held_out.get(speaker, 0)) for speaker, quota in quotas.items())
     by_remainder = sorted(sizes, key=lambda name: (-(fraction * sizes[name]) % 1, _rank(name)))
     for speaker in by_remainder:

@@ -78,7 +78,7 @@ class ClipMaker:
         clip = replace(clip, source_hash=hashes[0], id=short_hash(*parts))
         known = self._by_id.get(clip.id)
         if known is None and (fault := self.checks.text(clip.text).fault):
-            # What nobody can train on need not be decoded.
+            # What cannot be trained on need not be decoded.
             return Draft(clip=self._read(clip)[0], fault=fault)
         if known is not None and known.reason in BY_HAND:
             return Draft(clip=clip, known=known)
@@ -204,7 +204,7 @@ class ClipMaker:
 
     @cached_property
     def _by_id(self) -> dict[str, ClipReport]:
-        """Clips whose sound has been looked at, or that somebody took out, by their ids."""
+        """Clips whose sound is known, or that were excluded by hand, by their ids."""
         return {clip.id: clip for clip in self._known if clip.id}
 
     @cached_property

@@ -85,7 +85,7 @@ def kinds(clips: Sequence[ClipReport]) -> dict[str, int]:
 
 
 def _to_review(clip: ClipReport) -> set[str]:
-    """Flags of a used clip that nobody has looked at."""
+    """Flags of a used clip that were not reviewed."""
     return {flag.measure for flag in clip.flags} if clip.status == USED and not clip.accepted else set()
 
 

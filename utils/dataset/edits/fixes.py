@@ -50,7 +50,7 @@ def _exclude(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> F
 
 
 def _accept(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fixed:
-    """Use clips whatever their flags: somebody listened."""
+    """Use clips whatever their flags: they were reviewed."""
     ids = {found.id, *(_find(clips, name).id for name in config.also)}
     return [replace(_back(clip), accepted=True) if clip.id in ids else clip for clip in clips], []
 

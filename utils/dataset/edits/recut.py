@@ -85,7 +85,7 @@ def outline(dataset: Path, clip: ClipReport) -> Outline | None:
 
 
 def check_edges(clip: ClipReport, start_s: float, end_s: float, *, length_s: float | None) -> None:
-    """Do nothing when a clip can be cut anew at these times.
+    """Do nothing when a clip can be cut again at these times.
 
     Args:
         clip: as the dataset has it now.

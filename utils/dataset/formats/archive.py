@@ -90,7 +90,7 @@ def unfinished(path: Path, target: Path, needed: int) -> Iterator[Path]:
     """A folder to unpack into: when the block ends well its files are in `target`, else nothing of it stays.
 
     Raises:
-        UserError: the disk has no room for so many bytes.
+        UserError: the disk has no room for these bytes.
     """
     into = target.parent
     into.mkdir(parents=True, exist_ok=True)

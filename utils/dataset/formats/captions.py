@@ -10,7 +10,7 @@ from utils.dataset.formats.cues import Cue
 from utils.dataset.formats.table import clean
 
 _TOUCHING_S = 0.1
-"""Captions that roll follow one another at once, with cues between that nobody could read."""
+"""Captions that roll follow one another at once, with cues between that are too short to read."""
 _PAUSE_S = 3.0
 """A line that is still shown after a pause, above a new one."""
 _OVERLAP_S = 0.3

@@ -78,7 +78,7 @@ def find_text(audio: Path, files: Listing) -> Path:
 def is_inside(path: Path, folder: Path, files: Listing) -> bool:
     """Whether the file really lies below the folder: `..` and symbolic links are followed.
 
-    A link to another folder counts as a part of this one when it lies in it directly: whoever gives the folder has put
+    A link to another folder counts as a part of this one when it lies in it directly: the user who gives the folder put
     it there, often because the recordings are on another disk. What lies behind it must not lead out of it again.
     """
     given = folder.absolute()

@@ -17,7 +17,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 MAX_BYTES = 256 * 2**20
-"""A hundred thousand rows take about 20 MB; what is larger is no text that somebody wrote."""
+"""A hundred thousand rows take about 20 MB; what is larger is no transcript."""
 
 
 def read_text(path: Path, *, other: str | None = None) -> str:

@@ -139,7 +139,7 @@ def _with_voices(clips: list[ClipReport], voices: dict[str, str]) -> list[ClipRe
 
 
 def _voice_flags(clips: list[ClipReport]) -> dict[int, Flag]:
-    """Clips that sound like somebody else than the speaker's other clips do."""
+    """Clips that sound like another speaker than the speaker's other clips do."""
     found = {}
     for numbers in _grouped(clips, lambda clip: clip.speaker if "voice" in clip.measures else None):
         values = np.array([clips[n].measures["voice"] for n in numbers])

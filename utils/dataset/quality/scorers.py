@@ -106,7 +106,7 @@ class Scorers:
     """What is asked of each clip; picklable, the models are loaded in the process that first needs them.
 
     Args:
-        base: folder of the base whose speaker encoder listens; None asks nobody.
+        base: folder of the base whose speaker encoder scores; None is without.
         encoder: its fingerprint, because another encoder's answers mean nothing to this one.
         dnsmos: ask DNSMOS.
     """
@@ -152,7 +152,7 @@ class Scorers:
 
     def _mos(self, wav: Tensor) -> float:
         """DNSMOS's overall score, 1 to 5."""
-        # Not a pinned requirement: whoever wants this score installs it.
+        # Not a pinned requirement: users who want this score install it.
         dnsmos = import_module("speechmos.dnsmos")
         audio = resample(wav, DATASET_RATE, SPEAKER_RATE).clamp(-1, 1)[0].numpy()
         return round(float(dnsmos.run(audio, sr=SPEAKER_RATE)["ovrl_mos"]), 3)

@@ -17,7 +17,7 @@ from utils.text.error_rate import letters
 MOST_DEVIATION = 0.34
 """Share of a clip's letters that may differ: recognizers misspell names, speakers skip some."""
 _MISSING = 4
-"""So many words in a row that only one side has are a passage of its own, not a mistake of the recognizer."""
+"""This many words in a row that only one side has are a passage of its own, not a mistake of the recognizer."""
 _BLOCK = 400
 """Recognized words compared at a time, with twice as many of the transcript: cost grows with length, not its square."""
 _SHOWN = 12

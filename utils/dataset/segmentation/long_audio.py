@@ -128,7 +128,7 @@ def _cut_at(begin_s: float, pauses: Sequence[Pause]) -> float:
 
 
 def _spoken(begin_s: float, wav: torch.Tensor, speech: torch.Tensor) -> Iterator[tuple[float, NDArray[np.float32]]]:
-    """The part of a piece that somebody speaks in, if anybody does."""
+    """The part of a piece that has speech, if any has."""
     frames = (speech > _SPEECH).nonzero().flatten()
     if len(frames) * FRAME < _LEAST_SPEECH_S * VAD_RATE:
         return
@@ -167,7 +167,7 @@ class LongAudio:
     """Folder for pauses and words that need not be found again."""
     limits: CutLengths = field(default_factory=CutLengths)
     transcriber: Transcriber | None = None
-    """Who writes down recordings without times; nobody when None."""
+    """Transcribes recordings without times; None leaves them untranscribed."""
     language: str = ""
     """Recordings in which the recognizer detects mostly another one are reported; empty takes any."""
 

@@ -29,7 +29,7 @@ def read_ahead(paths: Sequence[Path], reading: ReadOptions, *, workers: int | No
         engine: see `run_tasks`.
 
     Raises:
-        ProcessDied: a process is gone; what other recordings came to is kept.
+        ProcessDied: a process is gone; results of other recordings are kept.
         OSError: the cache cannot be written.
     """
     long = replace(reading.long_audio, kept=reading.long_audio.kept.absolute())

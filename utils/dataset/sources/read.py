@@ -135,7 +135,7 @@ def _folder(folder: Path, reading: ReadOptions) -> list[Recording]:
     # Those called metadata first: of two rows for one recording the first counts.
     for table in sorted(tables, key=lambda path: (path.name.lower() not in _TABLE_NAMES, path)):
         try:
-            # A table directly in the folder may be a link, as whoever gives the folder put it there.
+            # A table directly in the folder may be a link, as the user who gives the folder put it there.
             if table.parent != folder.absolute() and not is_inside(table, folder, reading.files):
                 what = f"a link to a place outside {folder}"
                 raise UserError(what=what, where=str(table), fix="copy the table in")

@@ -50,7 +50,7 @@ class Fault(NamedTuple):
 
 
 EXCLUDED = Fault("excluded", "excluded by hand; restore the clip to use it")
-"""Its row is not in the metadata files, whoever took it out: the page, the command or an editor."""
+"""Its row is not in the metadata files: the page, the command or an editor removed it."""
 BY_HAND: tuple[Reason, ...] = ("excluded", "replaced")
 """Reasons that people gave: they stand until they are taken back."""
 
@@ -147,7 +147,7 @@ class ClipReport:
     flags: tuple[Flag, ...] = ()
     """Measures that deserve a look."""
     accepted: bool = False
-    """Somebody looked and found it good: it is used whatever its flags."""
+    """Reviewed and found good: it is used whatever its flags."""
 
     @property
     def seconds(self) -> float:

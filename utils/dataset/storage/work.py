@@ -68,7 +68,7 @@ class Work:
         self._file.close()
         cut_short = isinstance(error, OSError | ProcessDied) and any(self.wavs.iterdir())
         if isinstance(error, UserError | OSError) and not self._has_dataset and not cut_short:
-            # A new project that came to nothing leaves nothing behind. After a full disk or a kill the clips that were
+            # A new project without a dataset leaves nothing behind. After a full disk or a kill the clips that were
             # finished are still there, and the next run resumes from them.
             shutil.rmtree(self.folder, ignore_errors=True)
 
