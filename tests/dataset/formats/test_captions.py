@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from utils.dataset.formats.captions import spoken_once, without_descriptions
-from utils.dataset.formats.cues import Cue, parse_cues
+from utils.dataset.formats.cues import Cue, parse_cues, spoken_once, without_descriptions
 
 LINES = ["good morning everyone", "the train leaves at seven", "and it is never late", "have you measured it"]
 

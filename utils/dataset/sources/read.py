@@ -10,8 +10,14 @@ from utils.audio.decode import duration
 from utils.audio.recognizer import NEEDS_WEIGHTS
 from utils.audio.suffixes import AUDIO_SUFFIXES
 from utils.dataset.formats.archive import corpora_in, is_corpus, unpack, unpack_corpus
-from utils.dataset.formats.captions import spoken_once, without_descriptions
-from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
+from utils.dataset.formats.cues import (
+    SUBTITLE_SUFFIXES,
+    cue_files,
+    is_labels,
+    parse_cues,
+    spoken_once,
+    without_descriptions,
+)
 from utils.dataset.formats.listing import SOUND, Listing, kind_of, real_path
 from utils.dataset.formats.locate import (
     by_name,
