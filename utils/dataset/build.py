@@ -1,8 +1,11 @@
 """Prepare a dataset: read, check, clean, measure and account for every recording."""
 
+import logging
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +15,20 @@ from utils.callbacks import ProgressFn
 from utils.dataset.clips.existing import assign_splits, merge, read_existing
 from utils.dataset.clips.make_clip import ClipMaker, make_sounds, score_clips, wav_of
 from utils.dataset.clips.sound import SoundMaker, SoundSettings
+from utils.dataset.formats.cues import Cue
 from utils.dataset.formats.listing import real_path
 from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import flag_clips
 from utils.dataset.quality.scorers import Scorers, has_dnsmos, transcribe_clips
-from utils.dataset.settings import PrepareConfig
-from utils.dataset.sources.ahead import read_ahead
+from utils.dataset.segmentation.cut import Cut
+from utils.dataset.segmentation.long_audio import LongAudio
+from utils.dataset.settings import Engine, PrepareConfig
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import ReadOptions, Recording, transcriber_of
 from utils.dataset.storage.manifest import Clip, write_manifest
-from utils.dataset.storage.parallel import require_ray
+from utils.dataset.storage.parallel import require_ray, run_tasks
 from utils.dataset.storage.report import ClipReport, Fault, Report, Split, explain
 from utils.dataset.storage.work import Staging, Work, staged
 from utils.errors import UserError
@@ -328,3 +333,52 @@ def _write(report: Report, language: str, project: Project, staging: Staging, wo
     for clip in report.clips:
         if clip.clip and not (project.dataset / clip.clip).is_file():
             work.wav(clip.wav_hash).replace(staging.wavs / Path(clip.clip).name)
+
+
+log = logging.getLogger(__name__)
+
+
+def read_ahead(paths: Sequence[Path], reading: ReadOptions, *, workers: int | None, engine: Engine) -> None:
+    """Cache what `read_sources` is slow to find, one recording a task; faults are left to `read_sources`.
+
+    Args:
+        paths: what will be read.
+        reading: how; its cache must be in a folder that all processes see.
+        workers: see `run_tasks`.
+        engine: see `run_tasks`.
+
+    Raises:
+        ProcessDied: a process is gone; results of other recordings are kept.
+        OSError: the cache cannot be written.
+    """
+    long = replace(reading.long_audio, kept=reading.long_audio.kept.absolute())
+    asked = _Asked(**{one.name: getattr(long, one.name) for one in fields(long)})
+    with suppress(UserError):
+        read_sources(paths, replace(reading, long_audio=asked))
+    tasks = sorted(asked.recordings.items())
+    for done, _ in run_tasks(partial(_find, long), tasks, workers=workers, engine=engine, chunk_size=1):
+        log.info("read ahead: %s", done[0][0].name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked(LongAudio):
+    """Notes which recordings would be taken apart."""
+
+    recordings: dict[Path, bool] = field(default_factory=dict)
+    """Whether its words are needed, too, by recording."""
+
+    def by_cues(self, audio: Path, cues: Sequence[Cue]) -> list[Cut]:
+        self.recordings.setdefault(audio, False)
+        return []
+
+    def by_words(self, audio: Path, transcript: str | None = None) -> list[Cut]:
+        self.recordings[audio] = True
+        return []
+
+
+def _find(long_audio: LongAudio, tasks: Sequence[tuple[Path, bool]]) -> list[None]:
+    """Fill the cache."""
+    for audio, words in tasks:
+        with suppress(UserError):
+            long_audio.by_words(audio) if words else long_audio.by_cues(audio, [])
+    return [None] * len(tasks)

@@ -14,11 +14,10 @@ from tests.dataset.whisper import SENTENCE, make_whisper
 from utils.audio.decode import load_audio
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.write import write_wav
-from utils.dataset.build import prepare
+from utils.dataset.build import prepare, read_ahead
 from utils.dataset.segmentation import long_audio
 from utils.dataset.segmentation.cut import CutLengths
 from utils.dataset.segmentation.long_audio import LongAudio
-from utils.dataset.sources.ahead import read_ahead
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.errors import UserError
