@@ -269,7 +269,7 @@ def progress_phases() -> Iterator[Callable[[str, int, int | None], None]]:
 
 @contextmanager
 def progress_report(description: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar; where nobody watches (no terminal), one line when the work is done.
+    """A progress bar; without a terminal, one line when the work is done.
 
     Yields:
         report(done, total).

@@ -30,7 +30,7 @@ from utils.settings import Config
 from utils.text.language_settings import LanguageConfig
 
 STOPPED = 143
-"""Exit status after a SIGTERM that nobody announced in job.json, as shells have it: 128 + SIGTERM."""
+"""Exit status after a SIGTERM that was not announced in job.json, as shells have it: 128 + SIGTERM."""
 PROGRESS_EVERY_S = 0.5
 
 
@@ -135,7 +135,7 @@ def train_for_job(config: TrainConfig, report: ProgressFn) -> None:
     """Train in this process, for a job.
 
     Raises:
-        SystemExit: the run was stopped by a signal that nobody announced in job.json.
+        SystemExit: the run was stopped by a signal that was not announced in job.json.
     """
     from utils.callbacks import Progresses
     from utils.jobs.stopping import exit_status

@@ -38,7 +38,7 @@ def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[
     Args:
         config: the settings; each combination changes some of them.
         report: called with (what is being done, done, in all).
-        given: names of the settings that the user chose, which stay; those that are not the default when nobody knows.
+        given: names of the settings that the user chose, which stay; those that are not the default when unknown.
 
     Returns:
         The recommended combination with its batch size.

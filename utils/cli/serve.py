@@ -20,7 +20,7 @@ from utils.cli.common import set_up_logging
 from utils.errors import UserError
 
 GRACE_S = 100.0
-"""Jobs may save for so long: give the container some seconds more (docker stop --time 120)."""
+"""Jobs may save for this long: give the container some seconds more (docker stop --time 120)."""
 POLL_S = 0.2
 
 log = logging.getLogger("utils.cli.serve")  # Run as a module, __name__ is another one, whose lines are not shown.

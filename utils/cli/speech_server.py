@@ -100,7 +100,7 @@ def _listen(host: str, port: int) -> socket.socket:
             fix="choose another address with --host and --port",
         ) from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # The system drops a connection whose client takes nothing for so long; those accepted inherit it.
+        # The system drops a connection whose client takes nothing for that long; those accepted inherit it.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SEND_TIMEOUT_S * 1000))
     return listening
 

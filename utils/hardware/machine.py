@@ -43,7 +43,7 @@ def cuda_refused(machine: Machine, problem: str) -> UserError:
 
 
 def this_machine() -> Machine:
-    """The computer this runs on, asked anew each time."""
+    """The computer this runs on, queried each time."""
     return assemble(find_gpus(), torch_build(), cpu(), memory())
 
 

@@ -1,4 +1,4 @@
-"""Long work in child processes that outlive whoever started them, known only by what they leave on disk.
+"""Long work in child processes that outlive the process that started them, known only by what they leave on disk.
 
 A job's folder holds config.yaml (its settings), job.json (its process), events.jsonl (what happened) and a log. Whoever
 wants to know how a job is doing reads these and the process table: a page, a second page, a restarted server and a

@@ -1,4 +1,4 @@
-"""What a job's own process records about itself, also when nobody started it as a job."""
+"""What a job's own process records about itself, also when it was not started as a job."""
 
 import dataclasses
 import os
@@ -144,7 +144,7 @@ def _is_held_here(claim: Claim) -> bool:
 
 
 def is_stop_wanted(folder: Path) -> bool:
-    """Whether somebody asked for this job's end through `utils.jobs.stop`: to stop then is to do what was asked.
+    """Whether this job's end was requested through `utils.jobs.stop`: to stop then is to do what was asked.
 
     A signal alone may come from a scheduler or a shell, whose work is cut off by it.
     """

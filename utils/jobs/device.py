@@ -115,7 +115,7 @@ class Claim:
         self._write(f"{folder.absolute()}\n{json.dumps({'kind': kind, **dataclasses.asdict(process)})}")
 
     def free(self) -> None:
-        """Name nobody any more."""
+        """Release the device."""
         with disk_errors():
             self._file.unlink(missing_ok=True)
 

@@ -75,7 +75,7 @@ class JsonChild:
                 self._identity = ProcessId.of(self._process.pid)
             self._follow(self._process.stdout, parse_line)
             self._follow(self._process.stderr, as_message)
-        except BaseException:  # Ctrl-C as well: nobody would end it.
+        except BaseException:  # Ctrl-C as well: nothing else would end it.
             self.end(0.0)
             raise
 
@@ -123,9 +123,9 @@ class JsonChild:
             yield message
 
     def new(self) -> Iterator[Message]:
-        """What it has said and nobody was given yet; does not wait for more."""
+        """What it has said since the last call; does not wait for more."""
         if self.returncode is not None:
-            # What it said last is on its way; a process it left behind may keep the pipe open for good.
+            # What it said last is on its way; a process it left behind may keep the pipe open.
             for reader in self._readers:
                 reader.join(timeout=2.0)
         with suppress(queue.Empty):
@@ -207,7 +207,7 @@ def as_message(line: str) -> Message:
 
 
 class Replies:
-    """The child's output; nobody may be there any more to read it.
+    """The child's output; there may be no reader any more.
 
     Args:
         pipe: what `utils.console.take_output` gives, so that no library prints in between.

@@ -1,6 +1,6 @@
 """Training runs that wait for their turn: a file in the project, from which they start one after another.
 
-The file outlives whoever wrote it. Whoever keeps a `QueueRunner`, such as the page's process, starts what is due.
+The file outlives its writer. A process with a `QueueRunner`, such as the page's, starts what is due.
 """
 
 import dataclasses
@@ -75,7 +75,7 @@ def enqueue(project: Project, config: TrainConfig) -> QueuedRun:
 
 
 def dequeue(project: Project, name: str) -> bool:
-    """Remove a run; False when it had started, or was removed by somebody else."""
+    """Remove a run; False when it had started, or was removed elsewhere."""
     with _changing(project) as runs:
         kept = [run for run in runs if run.name != name]
         is_removed = len(kept) < len(runs)
@@ -112,7 +112,7 @@ def start_next(project: Project, start: Start) -> str | None:
             if run.fault:
                 continue
             if (project.runs / run.name).exists():
-                # It was started, and whoever did so ended before the file was written.
+                # It was started, and the process that did so ended before the file was written.
                 runs.pop(number)
                 return run.name
             try:
@@ -176,7 +176,7 @@ class QueueRunner:
             except UserError as error:
                 log.warning("the queue of runs cannot be read: %s", error)
             except Exception:
-                # One project's trouble must not keep the others waiting for good.
+                # One project's trouble must not keep the others waiting.
                 log.exception("the queue of runs")
                 time.sleep(EVERY_S)
 

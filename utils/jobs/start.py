@@ -40,11 +40,11 @@ Command = Callable[[Path], Sequence[str]]
 def start(
     kind: str, config: Config, *, command: Command | None = None, before: Callable[[], object] | None = None
 ) -> Job:
-    """Begin a job in a child process that goes on when this one ends.
+    """Begin a job in a child process that continues when this one ends.
 
     Args:
         kind: the command to run: train, prepare, export, synthesize, ...; see `utils.cli.job`.
-        config: its settings. With `resume`, training goes on in the folder of that run.
+        config: its settings. With `resume`, training continues in the folder of that run.
         command: another child than `utils.cli.job`.
         before: called once nothing stands in the way any more, to free what the job needs.
 

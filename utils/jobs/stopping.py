@@ -30,7 +30,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        """The signal that asked for the stop; None while nobody did."""
+        """The signal that requested the stop; None before."""
         self._received = 0.0
         """When, on a clock that only runs forward."""
         self._former: dict[int, Any] = {}

@@ -144,7 +144,7 @@ class PositionTable(nn.Module):
 
 
 def unwatched(*inputs: Any) -> AbstractContextManager[None]:
-    """Nobody looks at a pass of a block."""
+    """(no-op watcher of a block)"""
     return nullcontext()
 
 

@@ -185,7 +185,7 @@ def num_added_rows(gpt: nn.Module) -> int:
 
 
 def load_adapter(gpt: nn.Module, state: dict[str, Tensor]) -> None:
-    """Take up what `adapter_state` gave.
+    """Load what `adapter_state` gave.
 
     Raises:
         AssertionError: names of another model or rank.

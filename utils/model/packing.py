@@ -140,7 +140,7 @@ def pack(
         conditioned_codes: for each clip the codes [start, end) of its own conditioning audio, which are not scored:
             the model could copy them. None scores all codes.
         reading: for each clip the text token that is spoken with each code, [M] float32, or empty where unknown; None
-            where nobody learns from it.
+            where nothing is learned from it.
         layout: a row a clip, or one row for all.
         multiple: every padded length is rounded up to this. Few different shapes keep the CPU's bf16 kernel caches
             small (they grew to 12 GB with ragged shapes) and suit the GPU's tensor cores.

@@ -14,7 +14,7 @@ CONDITIONING_FLOPS = 108.7e9
 FIRST_SIDE, LARGEST_SIDE = 512, 8192
 """Sides of the square matrices that are multiplied."""
 LONG_ENOUGH_S = 0.002
-"""A product that takes so long is not measured by what starting it costs."""
+"""A product that takes this long is not measured by what starting it costs."""
 
 
 def useful_flops(
@@ -49,7 +49,7 @@ def useful_flops(
 def peak_flops(device: str | torch.device, dtype: torch.dtype = torch.bfloat16) -> float | None:
     """FLOP/s of a large matrix product, measured in some tens of milliseconds; None where memory has no room for it.
 
-    On CUDA the peaks of memory are counted anew afterwards: the matrices are no part of what training takes.
+    On CUDA the peaks of memory are reset afterwards: the matrices are no part of what training takes.
 
     Args:
         device: cpu or cuda.

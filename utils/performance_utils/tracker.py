@@ -32,7 +32,7 @@ Sums = dict[str, float | None]
 
 
 class PerformanceTracker:
-    """Throughput of training, logged every so many steps and in all; where logging is not set up, printed.
+    """Throughput of training, logged every `log_interval` steps and in all; where logging is not set up, printed.
 
     Args:
         log_interval: steps between two lines in the log; 0 logs none.

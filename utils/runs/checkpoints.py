@@ -67,7 +67,7 @@ class Checkpoints:
 
     Args:
         folder: the run's checkpoints/ folder; created when absent.
-        keep: so many older checkpoints are kept beside the last one.
+        keep: number of older checkpoints that are kept beside the last one.
     """
 
     def __init__(self, folder: Path, *, keep: int = 0) -> None:
@@ -212,7 +212,7 @@ class Checkpoints:
         return final
 
     def _clear(self) -> list[str]:
-        """Go on with removals that were cut; gives their names."""
+        """Finish removals that were cut; gives their names."""
         left = sorted(self.folder.glob(f"{REMOVING}*"))
         for path in left:
             _discard(path)

@@ -214,7 +214,7 @@ def discard(folder: Path) -> None:
     if not folder.name.startswith(REMOVING):
         aside = folder.with_name(REMOVING + folder.name)
         shutil.rmtree(aside, ignore_errors=True)
-    # Somebody else may be removing the same: then it is gone all the same.
+    # Another process may be removing the same: then it is gone all the same.
     with suppress(FileNotFoundError):
         if aside != folder:
             folder.rename(aside)

@@ -104,7 +104,7 @@ class EventWriter:
             fields: JSON values; a non-finite number is written as null, because JSON has no NaN.
 
         Raises:
-            UserError: the disk has been full for so long that events can no longer be kept in memory.
+            UserError: the disk has been full until events can no longer be kept in memory.
             OSError: the log cannot be written for another reason.
         """
         assert kind in KINDS, kind
@@ -215,7 +215,7 @@ class EventLog:
     """A log that grows: each call reads only what was appended since the last one.
 
     A line that is torn now is read once it is complete. A log that was truncated or replaced is read from its beginning
-    again. Whoever takes the new events has one of his own; the newest ones and the curves can be asked of one together.
+    again. Each reader of new events has one of its own; the newest ones and the curves can be asked of one together.
 
     Args:
         path: an events.jsonl; it may not exist yet.

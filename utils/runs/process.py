@@ -37,7 +37,7 @@ class ProcessId:
         """Who has this pid now.
 
         Raises:
-            psutil.NoSuchProcess: nobody.
+            psutil.NoSuchProcess: there is none.
         """
         process = psutil.Process(pid)
         return cls(pid=pid, create_time=process.create_time(), boot_time=psutil.boot_time(), boot_id=_boot_id())

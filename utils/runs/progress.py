@@ -15,9 +15,9 @@ Points = list[tuple[float, float]]
 """(step, loss), in rising order of steps."""
 
 MIN_EVALS_WITHOUT_GAIN = 3
-"""So many evaluations in a row above the lowest: one or two are noise."""
+"""Evaluations in a row above the lowest that count: one or two are noise."""
 MIN_RISES = 2
-"""So many evaluations in a row, each above the one before it, are a trend."""
+"""Evaluations in a row, each above the one before it, that are a trend."""
 MIN_RISE = 0.01
 """Share by which the evaluation loss must lie above its lowest for such a trend."""
 LOADING_SHARE = 0.10

@@ -34,11 +34,11 @@ PROCESS_GRACE_S = 30.0
 ALIVE_FILE = ".alive"
 """Touched by a job's process every few seconds; see `utils.jobs.child`."""
 SILENT_S = 120.0
-"""A job whose process cannot be seen from here is taken to be gone when it gave no sign of life for so long."""
+"""A job whose process cannot be seen from here is taken to be gone when it gave no sign of life for this long."""
 UNKNOWN_S = 600.0
 """The same for one that gives no signs, as those of earlier versions: counted from when it wrote something last."""
 NUM_LAST_EVENTS = 20
-"""Among so many last events lies the one that ended the job, if one did."""
+"""How many of the newest events to search for the one that ended the job."""
 MAX_NUMBER = 10**11
 """No pid, number of bytes or moment in seconds of a record is as large."""
 
@@ -243,7 +243,7 @@ def status(folder: Path) -> Job:
         host=record.host,
         device=record.device,
         pid=record.pid,
-        # A process that does more than this job goes on after it, and is none of its business then.
+        # A process that does more than this job continues after it, and is no longer part of it.
         process_alive=process_alive and (record.spawned or final is None),
         started=record.started or None,
         ended=None if state in LIVE else ended,
@@ -271,7 +271,7 @@ def jobs_folder(project: Project) -> Path:
 
 
 def _final_event(events: list[Event]) -> Event | None:
-    """The event that ended the job, unless it went on after it."""
+    """The event that ended the job, unless other events follow it."""
     for event in reversed(events):
         if event["kind"] in FINAL:
             return event
@@ -291,7 +291,7 @@ def _state_without_end(folder: Path, record: JobRecord, process_alive: bool, *, 
         # One that was started again a moment ago has a new record, and no beat yet.
         alive = now - max(beats, modified(folder / JOB_FILE) or 0.0) < SILENT_S
     if not alive:
-        # Whoever was asked to stop before it could notice, or was ended by force, did what was wanted.
+        # A job that was asked to stop before it could notice, or was ended by force, did what was wanted.
         return "stopped" if record.stop_requested else "lost"
     if record.stop_requested:
         return "stopping"

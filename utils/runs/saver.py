@@ -55,7 +55,7 @@ class Snapshot:
 
 
 class Saver:
-    """Writes the checkpoints of a run, one at a time; a save that fails is reported, and training goes on.
+    """Writes the checkpoints of a run, one at a time; a save that fails is reported, and training continues.
 
     Args:
         checkpoints: where.
@@ -87,7 +87,7 @@ class Saver:
 
     @property
     def wants_retry(self) -> bool:
-        """Whether the newest save failed some time ago; not while another one is under way or its outcome unknown."""
+        """Whether the newest save failed some time ago; not while another one is running or its outcome unknown."""
         is_settled = not self._outcomes and (self._thread is None or not self._thread.is_alive())
         return self.failure is not None and is_settled and time.monotonic() - self._tried > RETRY_S
 

@@ -168,7 +168,7 @@ def pitch_of(predicted: Tensor) -> Tensor:
 def make_source(pitch: Tensor, hop: int) -> Tensor:
     """Sine, harmonics and noise of a pitch in Hz [B, T]: [B, 3, hop * T]; the noise is always the same."""
     voiced, frames = pitch > 0, torch.arange(pitch.shape[1], device=pitch.device)
-    # Where nothing is voiced the last pitch goes on, silently: its phase then never jumps.
+    # Where nothing is voiced the last pitch continues, silently: its phase then never jumps.
     held = pitch.gather(1, torch.where(voiced, frames, 0).cummax(1).values).clamp(min=LEAST_HZ)
     gate = F.interpolate(voiced[:, None].to(pitch.dtype), scale_factor=hop, mode="linear")
     hertz = F.interpolate(held[:, None], scale_factor=hop, mode="linear")

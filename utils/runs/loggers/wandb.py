@@ -11,7 +11,7 @@ wandb = import_module("wandb")
 
 
 class WandbLogger:
-    """See `utils.runs.loggers.Logger`; a resumed run goes on in the record that it began."""
+    """See `utils.runs.loggers.Logger`; a resumed run continues the record that it began."""
 
     def __init__(self, run: Path, config: dict[str, Any]) -> None:
         self._folder = run
