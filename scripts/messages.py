@@ -11,6 +11,7 @@ import string
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from utils.hardware.gpu import REASONS
 from utils.runs.progress import SENTENCES
 from utils.schedules import SHAPES
 from utils.switches import SWITCHES
@@ -31,6 +32,7 @@ msgstr ""
 ENGINE = {
     "utils/switches.py": [text for switch in SWITCHES for text in (switch.label, switch.help) if text],
     "utils/runs/progress.py": SENTENCES.values(),
+    "utils/hardware/gpu.py": REASONS.values(),
     "utils/schedules.py": [label for label, _ in SHAPES.values()],
 }
 NUM_TEXTS = {"_": 1, "ngettext": 2}

@@ -111,7 +111,9 @@
     if (document.querySelector('input[type=password]')) root.classList.remove('filling', 'unanswered')
     quiet = isMounted ? quiet + 1 : 0
     if (quiet >= QUIET_FRAMES) {
-      const isFilled = !asked && [...document.querySelectorAll(POLLED)].every(part => part.querySelector('.prose > *'))
+      // A tab whose parts are still loaded is empty, and still.
+      const panel = [...document.querySelectorAll('[role="tabpanel"]')].find(one => one.offsetParent)
+      const isFilled = !asked && panel?.querySelector('.block') && [...document.querySelectorAll(POLLED)].every(part => part.querySelector('.prose > *'))
       root.classList.remove('filling', isFilled ? 'unanswered' : 'filling')
     }
     requestAnimationFrame(showWhenQuiet)

@@ -3,27 +3,29 @@
   if (window.studioSettings) return
   const column = () => document.querySelector('#train-settings')
 
-  let lastSaid = '', setBy = {}
+  let lastSaid = '', setBy = {}, defaults = {}, words = null
   const isSame = (one, other) => {
     const [a, b] = [one, other].map(value => String(value ?? '').trim())
     return a === b || (a !== '' && b !== '' && Number(a) === Number(b))
   }
-  // known: one [id, default, the default in words] for each value; said: who set the form last, to what.
+  // ids: one for each value; said: who set the form last, to what, with each default, also in words, and the marks' own.
   let lastMark = null
   // The base's own defaults come with a poll.
   const watch = new MutationObserver(() => mark(...lastMark))
-  const mark = (known, words, said, values) => {
+  const mark = (ids, said, values) => {
     if (!lastMark) watch.observe(column(), { subtree: true, attributeFilter: ['placeholder'] })
-    lastMark = [known, words, '', values]
+    lastMark = [ids, '', values]
     if (said && said !== lastSaid) {
       lastSaid = said
-      const { origin, settings } = JSON.parse(said)
+      const { origin, settings, ...rest } = JSON.parse(said)
+      ;({ defaults, words } = rest)
       if (origin === 'project') setBy = {}
       for (const [id, value] of Object.entries(settings)) setBy[id] = [origin, value]
     }
-    known.forEach(([id, plain, plainWords], index) => {
+    ids.forEach((id, index) => {
       const field = column()?.querySelector(`[id="${id}"]`)
-      if (!field) return
+      if (!field || !defaults[id]) return
+      const [plain, plainWords] = defaults[id]
       let note = field.querySelector('.setting-mark')
       if (isSame(values[index], plain)) return note?.remove()
       if (!note) {

@@ -50,7 +50,7 @@ def cost_of_polls(studio: Studio, log: Path, num_steps: int) -> float:
         updates = live.poll(studio, VALUES)
         spent += time.process_time() - begun
         assert f"step {number:,} of" in updates["train.progress"]
-        assert "efficient" in updates["train.badge_sdpa"]
+        assert text.ON in updates["train.badge_sdpa"] and "efficient" in updates["train.proofs"]
     return spent
 
 
@@ -125,7 +125,7 @@ def test_a_resumed_run_shows_what_its_present_process_observed(tmp_path):
     assert "base tiny" in progress, "who chose the settings is what the first start said"
     append(event("optimizations", switches=OFF), event("memory", rss_bytes=3 * 10**9))
     badge, _, memory, facts = shown()
-    assert "it was not asked for" in badge and "flash" not in badge
+    assert text.NOT_REQUESTED in badge and text.ON not in badge
     assert facts["optimizations"] == OFF and facts["memory"]["rss_bytes"] == 3 * 10**9
 
 

@@ -17,6 +17,7 @@ from utils.options import DATASET_RATE, SpeechSettings
 from utils.project.paths import Project
 from utils.speech.takes import new_take
 from webui import text
+from webui.text.catalog import speaking
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
 expect.set_options(timeout=30_000)
@@ -126,6 +127,17 @@ def test_nothing_moves_while_the_page_is_filled(browser: Browser, address: str, 
         shifts.append(page.evaluate("window.shift"))
         page.close()
     assert min(shifts) < MAX_SHIFT, shifts
+
+
+def test_what_the_server_fills_in_is_in_the_language_of_the_page(browser: Browser, address: str) -> None:
+    page = opened(browser, f"{address}?project=maria&lang=es", "desk", [])
+    with speaking("es"):
+        for words in (text.CLIP_COLUMNS[0], text.STATUS["used"]):
+            expect(page.locator("#clips-table")).to_contain_text(words)
+        tab(page, text.TRAIN_TAB).click()
+        page.locator("#set-num-epochs textarea").fill("7")
+        expect(page.locator("#set-num-epochs .setting-mark")).to_contain_text(text.SET_BY["you"])
+    page.close()
 
 
 def test_project_and_tab_stand_in_the_address(browser: Browser, address: str) -> None:

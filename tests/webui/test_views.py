@@ -56,15 +56,21 @@ def test_a_badge_says_what_was_observed_or_why_not():
     on = run.badge_of({"asked": True, "state": "on", "observed": "30 of 30 blocks recomputed", "reason": None})
     assert text.ON in on
     assert "30 of 30 blocks recomputed" in on
-    off = run.badge_of({"asked": True, "state": "off", "observed": "math", "reason": "the GPU has no fused kernel"})
-    assert text.OFF in off
-    assert "no fused kernel" in off
+    off = {"asked": True, "state": "off", "observed": "math", "reason": "the GPU has no fused kernel"}
+    for is_short in (False, True):
+        assert text.OFF in run.badge_of(off, is_short=is_short) and "no fused kernel" in run.badge_of(
+            off, is_short=is_short
+        )
+    proof = {"asked": True, "state": "on", "observed": "flash x12 in 4 of 4 block passes"}
+    assert run.badge_of(proof, is_short=True) == parts.badge("on", text.ON), "kernels belong into the table"
 
 
 @pytest.mark.parametrize("asked", [False, 0, None, "none", "off", "fp32"])
 def test_what_was_not_requested_is_off_without_a_warning(asked):
     off = run.badge_of({"asked": asked, "state": "off", "observed": "eager", "reason": None})
-    assert off.startswith(parts.badge("unknown", text.NOT_REQUESTED))
+    assert off.startswith(parts.badge("unknown", text.NOT_REQUESTED)) and "eager" in off
+    short = run.badge_of({"asked": asked, "state": "off", "observed": "eager", "reason": None}, is_short=True)
+    assert short == parts.badge("unknown", text.NOT_REQUESTED)
 
 
 @pytest.mark.parametrize("proof", [None, {}, {"asked": True}, {"state": "maybe"}, "on", ["on"], {"state": True}])

@@ -14,6 +14,17 @@ from typing import Any
 import psutil
 import pynvml
 
+REASONS = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver is installed (its library NVML is not here)",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is installed but not running; restart the computer",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+        "the NVIDIA driver was updated while it was running; restart the computer"
+    ),
+    pynvml.NVML_ERROR_NO_PERMISSION: "this user may not ask the NVIDIA driver",
+    pynvml.NVML_ERROR_GPU_IS_LOST: "the GPU has fallen off the bus; restart the computer",
+}
+"""Why there is no GPU, by the driver's answer."""
+
 log = logging.getLogger(__name__)
 
 Version = tuple[int, int]
@@ -198,16 +209,7 @@ def _answer(ask: Callable[..., Any], *args: Any) -> Any:
 def _explained(error: pynvml.NVMLError) -> str:
     if platform.system() == "Darwin":
         return "Apple's GPU (MPS) is not supported: training and speech run on the processor"
-    reasons = {
-        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver is installed (its library NVML is not here)",
-        pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is installed but not running; restart the computer",
-        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
-            "the NVIDIA driver was updated while it was running; restart the computer"
-        ),
-        pynvml.NVML_ERROR_NO_PERMISSION: "this user may not ask the NVIDIA driver",
-        pynvml.NVML_ERROR_GPU_IS_LOST: "the GPU has fallen off the bus; restart the computer",
-    }
-    return reasons.get(error.value, f"the NVIDIA driver answers: {error}")
+    return REASONS.get(error.value, f"the NVIDIA driver answers: {error}")
 
 
 def process_names(pids: Iterable[int]) -> dict[int, str]:

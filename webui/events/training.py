@@ -5,7 +5,6 @@ import json
 import gradio as gr
 
 from utils.switches import CHECKBOXES
-from webui import text
 from webui.events.wiring import Frame, wire
 from webui.fields import KINDS
 from webui.handlers import recommend, settings_file, training
@@ -132,15 +131,14 @@ def _wire_browser(frame: Frame) -> None:
         api_visibility="private",
     )
     keys = frame.registry.expand(SETTINGS)
-    known = json.dumps([[training.element_id(key), *training.default_of_form(key)] for key in keys])
-    words = json.dumps({"by": text.SET_BY, "default": text.DEFAULT_IS, "open": text.OPEN})
+    ids = json.dumps([training.element_id(key) for key in keys])
     # A command that was shown is that of a form which has changed since: it goes.
     gr.on(
         triggers=[frame.registry[key].change for key in (*keys, "train.origins")],
         fn=None,
         inputs=[frame.registry[key] for key in ("train.origins", *keys)],
         outputs=[frame.registry["train.command"], frame.registry["train.settings_file"]],
-        js=f"(said, ...values) => [window.studioSettings?.mark({known}, {words}, said, values) ?? '', null]",
+        js=f"(said, ...values) => [window.studioSettings?.mark({ids}, said, values) ?? '', null]",
         api_visibility="private",
         show_progress="hidden",
     )

@@ -58,7 +58,7 @@ def shown(project: Project, all_clips: Sequence[ClipReport], values: Values) -> 
     num_undoable = edit.num_undoable(project)
     return {
         "data.list": Change(visible=True),
-        "data.clips": Change(value=view.rows(found.clips)),
+        "data.clips": Change(value=view.rows(found.clips), headers=list(text.CLIP_COLUMNS)),
         "data.found": view.found(found, len(all_clips)),
         "data.kind": Change(choices=text.clip_kinds(counts), value=kind),
         "data.page": found.page,

@@ -239,7 +239,9 @@ def _run(studio: Studio, job: Job, runs: list[Job]) -> Updates:
     observed = observe(job, log)
     newest, scores = newest_of(job.folder), speech_scores(logs.since_start(job, "speech_scores"))
     exportable = {which: scores.get(newest[which].step) if which in newest else None for which in WHICH}
-    updates |= {f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name)) for switch in CHECKBOXES}
+    updates |= {
+        f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name), is_short=True) for switch in CHECKBOXES
+    }
     return updates | {
         "train.proofs": run.proofs(switches),
         "train.progress": run.progress(job, progress_of(job, log), best, _started(studio, job), timed, observed),

@@ -247,15 +247,18 @@ def recommended(base: str, use_case: UseCase = "production") -> tuple[Recommenda
 
 
 def origins(origin: str, form: Updates) -> str:
-    """Who set the form to which values, for the marks at settings that are not at their default.
+    """Who set the form to which values, for the marks at settings that are not at their default, in the words of these.
 
     Args:
         origin: project, recommendation or file.
         form: new values of checkboxes and settings, by component.
     """
     settings = {element_id(key): value for key, value in form.items()}
+    defaults = {element_id(key): default_of_form(key) for key in form_of(TrainConfig(project=""))}
+    words = {"by": text.SET_BY, "default": text.DEFAULT_IS, "open": text.OPEN}
     # Numbered: the same values may be set again after others.
-    return json.dumps({"origin": origin, "settings": settings, "at": time.monotonic_ns()})
+    said = {"origin": origin, "settings": settings, "defaults": defaults, "words": words, "at": time.monotonic_ns()}
+    return json.dumps(said)
 
 
 def default_of_form(key: str) -> tuple[Any, str]:

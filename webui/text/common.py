@@ -174,9 +174,26 @@ def time_left(duration: str) -> str:
     return _("{duration} left").format(duration=duration)
 
 
+WORK = {
+    "training": _("Training"),
+    "training steps": _("Training steps"),
+    "training the DVAE": _("Training the DVAE"),
+    "reading clips": _("Reading clips"),
+    "preparing clips": _("Preparing clips"),
+    "measuring clips": _("Measuring clips"),
+    "encoding clips": _("Encoding clips"),
+    "listening to clips": _("Listening to clips"),
+    "fitting the decoder": _("Fitting the decoder"),
+    "writing the model": _("Writing the model"),
+    "comparing with the base": _("Comparing with the base"),
+    "speaking": _("Speaking"),
+}
+"""What jobs report, in the words of the page."""
+
+
 def phase(what: str) -> str:
     """What a job does now."""
-    return what[:1].upper() + what[1:]
+    return WORK.get(what, what[:1].upper() + what[1:])
 
 
 def sentences(*said: str) -> str:

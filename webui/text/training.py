@@ -226,7 +226,7 @@ def memory_use(used: str, total: str) -> str:
 def no_gpu(why: str) -> str:
     """Where there is no GPU."""
     if why:
-        return _("There is no GPU: {reason}. Training runs on the CPU.").format(reason=why)
+        return _("There is no GPU: {reason}. Training runs on the CPU.").format(reason=engine_text(why))
     return _("There is no GPU. Training runs on the CPU.")
 
 
@@ -284,8 +284,10 @@ def default_of(value: object, base: str) -> str:
 
 
 def applied(value: str, source: str) -> str:
-    """A setting that a run got, and from whom."""
-    return f"{value} ({source})"
+    """A setting that a run got, and from whom: "you", or "base NAME"."""
+    kind, _space, name = source.partition(" ")
+    by = _("you") if kind == "you" else _("base {name}").format(name=name) if kind == "base" else source
+    return f"{value} ({by})"
 
 
 def no_start(name: object) -> str:

@@ -122,17 +122,26 @@ def _lines(words: str) -> Markup:
     return join(*(tag("div", line) for line in text.on_page(words).splitlines()))
 
 
-def badge_of(switch: Mapping[str, Any] | None) -> Markup:
-    """What an optimization did in the run that is shown, from its proof alone."""
+def badge_of(switch: Mapping[str, Any] | None, *, is_short: bool = False) -> Markup:
+    """What an optimization did in the run that is shown, from its proof alone.
+
+    Args:
+        switch: the proof.
+        is_short: without what was observed; why something requested is off is always there.
+    """
     if not isinstance(switch, Mapping) or switch.get("state") not in ("on", "off"):
         return badge("unknown", text.NOT_KNOWN)
     if switch["state"] == "on":
-        return join(badge("on", text.ON), " ", tag("span", switch.get("observed") or "", class_="observed"))
+        return join(badge("on", text.ON), "" if is_short else _observed(switch.get("observed")))
     why = switch.get("reason") or switch.get("observed") or ""
     # A warning is for what was requested and is missing; what nobody requested is off for no fault.
     is_requested = switch.get("asked", True) not in (False, 0, None, "none", "off", "fp32")
     mark = badge("off", text.OFF) if is_requested else badge("unknown", text.NOT_REQUESTED)
-    return join(mark, " ", tag("span", why, class_="observed"))
+    return join(mark, _observed(why) if is_requested or not is_short else "")
+
+
+def _observed(words: object) -> Markup:
+    return join(" ", tag("span", words or "", class_="observed"))
 
 
 def proofs(switches: Mapping[str, Any]) -> Markup:
@@ -150,7 +159,7 @@ def proofs(switches: Mapping[str, Any]) -> Markup:
 def _asked(value: object) -> str:
     if isinstance(value, bool):
         return text.YES if value else text.NO
-    return "" if value is None else str(value)
+    return "" if value is None else text.choice(str(value))
 
 
 def losses(
