@@ -26,7 +26,7 @@ import torch
 from benchmarks.full_base import make_base
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
-from utils.inference.batch import Batch, Piece, Utterance, derived_seed
+from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
@@ -139,7 +139,7 @@ def _ours(folder: Path, device: str, what: str, precision: SpeechPrecision, row:
     bf16 = vocoder_in_bf16(precision, where)
     vocoder = Vocoder(_decoder().to(where), bf16=bf16)
     count = {"long": LONG_TEXT, "single": 1, "stream": 1}.get(what) or int(what.split("-")[1])
-    batch = Batch(gpt, vocoder, slots=min(count, 32), precision=precision)
+    batch = SpeechBatch(gpt, vocoder, slots=min(count, 32), precision=precision)
     row.products = f"GPT {precision}, decoder {'bf16' if bf16 else 'fp32'}"
     tokens = base.tokenizer().encode(TEXT, "en")
     voice = random_voice(where)

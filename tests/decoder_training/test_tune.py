@@ -18,7 +18,7 @@ from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.decoder_training import tune as module
 from utils.decoder_training.tune import HIFIGAN_STEPS, ClipFidelity, TunedDecoder, tune_decoder
 from utils.errors import UserError
-from utils.inference.batch import Batch
+from utils.inference.batch import SpeechBatch
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
 from utils.model.decoder.build import build_decoder
@@ -253,7 +253,7 @@ def synthesizers() -> set[int]:
     """Those that are alive, in this test or another."""
     gc.collect()
     # By type: isinstance asks a weak proxy's object, which may be gone.
-    return {id(one) for one in gc.get_objects() if issubclass(type(one), Synthesizer | Batch)}
+    return {id(one) for one in gc.get_objects() if issubclass(type(one), Synthesizer | SpeechBatch)}
 
 
 def test_on_a_gpu_the_fit_has_the_memory_for_itself(project, tmp_path, monkeypatch) -> None:

@@ -10,7 +10,7 @@ from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.inference import decode as decoding
 from utils.inference import guards
-from utils.inference.batch import Batch, Piece, Utterance, derived_seed
+from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
 from utils.inference.guards import Judgement, judge
@@ -30,7 +30,7 @@ def starter():
     return Synthesizer(find_base("starter"))
 
 
-def spoken(speaker: Synthesizer, utterances: list[Utterance], batch: Batch | None = None) -> list[torch.Tensor]:
+def spoken(speaker: Synthesizer, utterances: list[Utterance], batch: SpeechBatch | None = None) -> list[torch.Tensor]:
     batch = batch or speaker.batch
     for utterance in utterances:
         batch.add(utterance)

@@ -20,7 +20,7 @@ from utils.audio.write import to_pcm16
 from utils.bases.find import find_base
 from utils.cli import synthesize
 from utils.config import ExportConfig, SpeechSettings, TrainConfig
-from utils.inference.batch import Batch, Utterance
+from utils.inference.batch import SpeechBatch, Utterance
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.inference.model_cache import ModelCache
@@ -112,14 +112,14 @@ def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Pr
 
 
 def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: Path, monkeypatch) -> None:
-    def fail(batch: Batch) -> None:
+    def fail(batch: SpeechBatch) -> None:
         raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
     models, pipe = ModelCache("cpu", precision="fp32"), io.StringIO()
     request = {"do": "speak", "id": 1, "model": {"kind": "base", "source": "tiny"}, "folder": str(tmp_path)}
     request |= {"settings": vars(SETTINGS), "lines": [{"number": 1, "text": "No."}]}
     with monkeypatch.context() as short:
-        short.setattr(Batch, "step", fail)
+        short.setattr(SpeechBatch, "step", fail)
         serve(request, models, Replies(pipe), is_cancelled=lambda: False)
     assert "too little free memory" in pipe.getvalue() and not models.models
     serve(request, models, Replies(pipe), is_cancelled=lambda: False)
@@ -127,9 +127,9 @@ def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: 
 
 
 def test_a_take_is_spoken_with_fewer_sentences_side_by_side_when_memory_runs_out(tmp_path: Path, monkeypatch) -> None:
-    step = Batch.step
+    step = SpeechBatch.step
 
-    def fail(batch: Batch) -> list[Utterance]:
+    def fail(batch: SpeechBatch) -> list[Utterance]:
         if batch.decoder.slots > 2:
             raise MemoryError("8 sentences do not fit")
         return step(batch)
@@ -137,7 +137,7 @@ def test_a_take_is_spoken_with_fewer_sentences_side_by_side_when_memory_runs_out
     models, pipe = ModelCache("cpu", precision="fp32"), io.StringIO()
     request = {"do": "speak", "id": 1, "model": {"kind": "base", "source": "tiny"}, "folder": str(tmp_path)}
     request |= {"settings": vars(SETTINGS), "lines": [{"number": 1, "text": "No. Go on. No."}]}
-    monkeypatch.setattr(Batch, "step", fail)
+    monkeypatch.setattr(SpeechBatch, "step", fail)
     serve(request, models, Replies(pipe), is_cancelled=lambda: False)
     kinds = [json.loads(line)["kind"] for line in pipe.getvalue().splitlines() if line]
     assert kinds == ["loaded", "sentence", "sentence", "sentence", "line", "done"]

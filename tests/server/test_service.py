@@ -13,7 +13,7 @@ import torch
 
 from tests.server.conftest import TEXT, samples
 from utils.errors import UserError
-from utils.inference.batch import Batch
+from utils.inference.batch import SpeechBatch
 from utils.inference.engine import Synthesizer
 from utils.jobs.device import CPU, Claim
 from utils.runs.process import ProcessId
@@ -142,15 +142,15 @@ def test_a_slow_listener_gets_all(make, monkeypatch):
 
 
 def test_memory_that_runs_out_makes_the_batch_smaller_and_loses_nothing(make, monkeypatch, alone):
-    step = Batch.step
+    step = SpeechBatch.step
 
-    def too_much(batch: Batch) -> Any:
+    def too_much(batch: SpeechBatch) -> Any:
         found = step(batch)
         if batch.decoder.slots > 2 and len(batch.decoder.sentences) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
         return found
 
-    monkeypatch.setattr(Batch, "step", too_much)
+    monkeypatch.setattr(SpeechBatch, "step", too_much)
     service = make(slots=8)
     generations = [ask(service) for _ in range(6)]
     assert all(same(heard(generation), alone) for generation in generations)
@@ -158,13 +158,13 @@ def test_memory_that_runs_out_makes_the_batch_smaller_and_loses_nothing(make, mo
 
 
 def test_memory_that_runs_out_for_one_sentence_fails_that_request_only(make, monkeypatch):
-    def too_much(batch: Batch) -> Any:
+    def too_much(batch: SpeechBatch) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     service = make(slots=2)
     assert len(heard(ask(service)))
     with monkeypatch.context() as patch:
-        patch.setattr(Batch, "step", too_much)
+        patch.setattr(SpeechBatch, "step", too_much)
         generation = ask(service)
         assert generation.wait(WAIT_S)
     assert isinstance(generation.error, torch.OutOfMemoryError)
@@ -172,16 +172,16 @@ def test_memory_that_runs_out_for_one_sentence_fails_that_request_only(make, mon
 
 
 def test_an_error_of_one_request_leaves_the_others(make, monkeypatch, alone):
-    step = Batch.step
+    step = SpeechBatch.step
 
-    def fail_for_one(batch: Batch) -> Any:
+    def fail_for_one(batch: SpeechBatch) -> Any:
         if any(
             sentence.sampling.temperature == 1.5 and len(sentence.codes) > 5 for sentence in batch.decoder.sentences
         ):
             raise IndexError("index out of range")
         return step(batch)
 
-    monkeypatch.setattr(Batch, "step", fail_for_one)
+    monkeypatch.setattr(SpeechBatch, "step", fail_for_one)
     service = make()
     good = [ask(service) for _ in range(3)]
     bad = ask(service, temperature=1.5)

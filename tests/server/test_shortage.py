@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from tests.server.test_service import WAIT_S, ask, heard, make  # noqa: F401
 from utils.errors import UserError
-from utils.inference.batch import Batch
+from utils.inference.batch import SpeechBatch
 from utils.inference.decode import Decoder
 from utils.server.application import build_server
 from utils.server.service import SpeechService
@@ -27,16 +27,16 @@ SHORTAGES = (
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, step: int, error: Exception) -> None:
     """The batch's step of that number fails, once."""
-    whole, count = Batch.step, 0
+    whole, count = SpeechBatch.step, 0
 
-    def stepped(self: Batch) -> list:
+    def stepped(self: SpeechBatch) -> list:
         nonlocal count
         count += 1
         if count == step:
             raise error
         return whole(self)
 
-    monkeypatch.setattr(Batch, "step", stepped)
+    monkeypatch.setattr(SpeechBatch, "step", stepped)
 
 
 def allow_only(monkeypatch: pytest.MonkeyPatch, slots: int) -> None:
@@ -89,7 +89,7 @@ def test_device_that_fails_ends_requests_and_not_the_engine(make, monkeypatch) -
     with monkeypatch.context() as broken:
         error = RuntimeError("CUDA error: an illegal memory access was encountered")
         fail_at(broken, 10, error)
-        broken.setattr(Batch, "reset", lambda self, slots: (_ for _ in ()).throw(error))
+        broken.setattr(SpeechBatch, "reset", lambda self, slots: (_ for _ in ()).throw(error))
         assert answers(service, ask(service), ask(service)) == ["RuntimeError"] * 2
     assert answers(service, ask(service)) == ["spoken"]
 

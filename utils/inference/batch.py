@@ -120,7 +120,7 @@ class Utterance:
         return self._rest[0] if self._rest else self.piece
 
 
-class Batch:
+class SpeechBatch:
     """Speaks utterances side by side.
 
     Args:

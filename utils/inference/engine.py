@@ -12,7 +12,7 @@ from torch import Tensor
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
 from utils.errors import UserError
-from utils.inference.batch import Batch, Piece, Utterance, derived_seed
+from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import resolve_precision, vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
@@ -111,7 +111,7 @@ class Synthesizer:
             gpt = build_gpt(self.base.gpt_shape(), gpt_state, where=str(self.base.folder), options=options)
         self.gpt = gpt.eval().requires_grad_(False).to(self.device)
         self._voice_key = ""
-        self.batch = Batch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
+        self.batch = SpeechBatch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
 
     @property
     def num_bytes(self) -> int:
