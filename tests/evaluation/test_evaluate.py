@@ -21,12 +21,14 @@ from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.evaluation.defects import end_of_sound
-from utils.evaluation.evaluate import EvaluateConfig, Source, evaluate
+from utils.evaluation.evaluate import EvaluateConfig, evaluate
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, SpokenSentence, score_model
 from utils.evaluation.recognition import Recognizer
 from utils.inference import device as device_module
+from utils.inference import model_cache
 from utils.inference.export import export_model
+from utils.inference.model_cache import ModelCache
 from utils.jobs.device import Claim
 from utils.options import OUTPUT_RATE
 from utils.project.paths import Project
@@ -186,14 +188,15 @@ def _at_24k(wav: torch.Tensor) -> torch.Tensor:
 def test_an_idle_gpu_evaluates_and_a_training_keeps_it(trained: Project, tmp_path: Path, monkeypatch) -> None:
     """Without a GPU: the driver is a stub, and loading ends with the device that was chosen."""
 
-    def load(source: Source, precision: str, device: str) -> None:
-        raise UserError(what=f"{device} {Claim('cuda:0', tmp_path).named() is not None}")
+    def load(cache: ModelCache, **source: str) -> None:
+        raise UserError(what=f"{cache.device} {Claim('cuda:0', tmp_path).named() is not None}")
 
     Answers().install(monkeypatch)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(device_module, "settle_device", lambda requested: ("cpu" if requested == "cpu" else "cuda", ""))
-    monkeypatch.setattr(Source, "load", load)
+    for module in (device_module, model_cache):
+        monkeypatch.setattr(module, "settle_device", lambda requested: ("cpu" if requested == "cpu" else "cuda", ""))
+    monkeypatch.setattr(ModelCache, "load", load)
     config = EvaluateConfig(project=trained.name, output=trained.output, checkpoint="base")
     with pytest.raises(UserError, match="cuda True"):
         evaluate(config)

@@ -13,28 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
-from utils.bases.base import Base
-from utils.bases.find import run_base
 from utils.errors import UserError
 from utils.evaluation.defects import find_defects
 from utils.evaluation.features import RATE, Features, mfccs, trimmed
-from utils.evaluation.measure import Embed, Said, embedder, speak_texts, usual_pace
+from utils.evaluation.measure import Said, embedder, speak_texts, usual_pace
 from utils.evaluation.recognition import UNDERSTOOD, Recognized, find_recognizer
 from utils.evaluation.scores import error_rates
 from utils.evaluation.words import rank
 from utils.inference.batch import Piece
 from utils.inference.engine import Synthesizer
+from utils.inference.model_cache import ModelCache
 from utils.inference.sampling import Sampling
 from utils.jobs.json_lines import Message, Replies
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE
 from utils.runs.layout import REFERENCE_FILE
-from utils.runs.weights import load_checkpoint
 
 USED = 0.9
 """Share of the time given that is used: the waiting process ends this one when the time is over."""
@@ -82,10 +79,7 @@ class Examiner:
         self.request, self.run = request, Path(request["run"])
         recognizer = find_recognizer(None, request["language"])
         self.recognizer = None if isinstance(recognizer, str) else recognizer
-
-    def load(self, base: Base, checkpoint: Path | None = None) -> Synthesizer:
-        state = load_checkpoint(checkpoint) if checkpoint else None
-        return Synthesizer(base, gpt_state=state, device=self.request["device"], precision="auto")
+        self.models = ModelCache(request["device"])
 
     def speak(self, synthesizer: Synthesizer, texts: Sequence[list[Piece]], voice: Voice, seed: int) -> list[Said]:
         """Texts as a model speaks them side by side, without guards; at 16 000 Hz."""
@@ -140,7 +134,6 @@ class CheckpointExaminer(Examiner):
         self.references = [one for one in found if one.is_speech]
         if len(self.references) < request["least_texts"]:
             raise UserError(what=f"{len(self.references)} of {len(found)} evaluation clips are long enough")
-        self._loaded: tuple[Path, Synthesizer, Embed] | None = None
 
     def scores(self, deadline: float) -> dict[str, Any]:
         """Scores of as many checkpoints as there is time for, and how many texts each of them spoke.
@@ -184,7 +177,8 @@ class CheckpointExaminer(Examiner):
 
     def _chunks(self, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
         """The texts as a checkpoint speaks them, some side by side at a time."""
-        synthesizer, embed = self._with_weights(checkpoint)
+        synthesizer = self._with_weights(checkpoint)
+        embed = embedder(synthesizer)
         # The weights also hear the reference: its voice is another one with each checkpoint.
         voice = synthesizer.voice(self.run / REFERENCE_FILE)
         for start in range(0, limit, size):
@@ -199,15 +193,8 @@ class CheckpointExaminer(Examiner):
                 found.append(Rendition(said=said, words=words, cosine=cosine))
             yield found
 
-    def _with_weights(self, checkpoint: Path) -> tuple[Synthesizer, Embed]:
-        if self._loaded is None:
-            synthesizer = self.load(run_base(self.run), checkpoint)
-            self._loaded = checkpoint, synthesizer, embedder(synthesizer)
-        loaded, synthesizer, embed = self._loaded
-        if checkpoint != loaded:
-            synthesizer.renew(load_checkpoint(checkpoint))
-            self._loaded = checkpoint, synthesizer, embed
-        return synthesizer, embed
+    def _with_weights(self, checkpoint: Path) -> Synthesizer:
+        return self.models.load(kind="run", source=str(self.run), checkpoint=checkpoint.name[-8:]).synthesizer
 
     def _score(self, checkpoint: Path, spoken: list[Rendition], seconds: float) -> dict[str, Any]:
         parts = {
@@ -241,7 +228,7 @@ class ExportExaminer(Examiner):
             UserError: too few of the texts can be read, or a model is gone or damaged.
         """
         least, model_folder = self.request["least_texts"], Path(self.request["model"])
-        base = self.load(run_base(self.run))
+        base = self.models.load(kind="run", source=str(self.run)).synthesizer
         texts = self._readable(base)
         voice = base.voice(self.run / REFERENCE_FILE)
         references: list[Reference] = []
@@ -262,9 +249,7 @@ class ExportExaminer(Examiner):
             texts = texts[: max(fits, len(references))]
             replies.send("progress", done=len(references), total=2 * len(texts))
         del base
-        if self.request["device"] != "cpu":
-            torch.cuda.empty_cache()
-        model = self.load(Base(model_folder))
+        model = self.models.load(kind="ready", source=str(model_folder)).synthesizer
         voice = model.voice(model_folder / REFERENCE_FILE)
         for start in range(0, len(texts), CHUNK):
             if time.monotonic() > deadline and len(said) >= least:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from utils.audio.decode import load_audio
-from utils.bases.base import Base
-from utils.bases.find import find_base, run_base
+from utils.bases.find import find_base
 from utils.callbacks import ProgressFn
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
@@ -24,12 +24,10 @@ from utils.evaluation.scores import ModelScores, as_values, error_rates
 from utils.evaluation.second_encoder import second_encoder
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.inference.device import held_device
-from utils.inference.engine import Synthesizer
+from utils.inference.model_cache import ModelCache
 from utils.inference.sampling import Sampling
-from utils.options import SpeechPrecision
 from utils.project.paths import Project, new_run_id, open_project
 from utils.runs.layout import READY, REFERENCE_FILE, ModelRef, Which, checkpoint_of, find_run, newest_run
-from utils.runs.weights import load_checkpoint
 
 MIN_REFERENCE_S = 0.1
 """Of speech, in a reference: what is shorter says nothing."""
@@ -48,20 +46,6 @@ class Evaluation:
     """Error rates (wer, cer) of the recognizer on the original recordings: what it misreads of perfect speech."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """A model that can be loaded."""
-
-    name: str
-    base: Base
-    checkpoint: Path | None = None
-    """A run's checkpoint whose weights it has instead of the base's."""
-
-    def load(self, precision: SpeechPrecision = "fp32", device: str = "cpu") -> Synthesizer:
-        state = load_checkpoint(self.checkpoint) if self.checkpoint else None
-        return Synthesizer(self.base, gpt_state=state, precision=precision, device=device)
-
-
 @disk_errors()
 def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> Evaluation:
     """Speak and measure.
@@ -76,7 +60,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     config = config.validate(where="evaluation settings")
     project = open_project(config.project, config.output) if config.project else None
     sources, recording = _sources(config, project)
-    language = _language(config, project, sources[0].base)
+    language = _language(config, project)
     espeak = find_voice(language, config.synthesiser_voice)
     recognizer, second = find_recognizer(config.whisper, language), find_second_encoder()
     missing = {"near_miss": espeak} if isinstance(espeak, str) else {}
@@ -91,8 +75,9 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     models: list[ModelScores] = []
     with held_device("evaluate", config.device, output=config.output, folder=folder) as device:
         embed: Embed | None = None
-        for source in sources:
-            synthesizer = source.load(config.precision, device)
+        cache = ModelCache(device, precision=config.precision)
+        for name, source in sources.items():
+            synthesizer = cache.load(**source).synthesizer
             # The first one's speaker encoder embeds them all.
             embed = embed or embedder(synthesizer)
             said = speak_texts(
@@ -104,7 +89,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
                 guard=config.guard,
             )
             scores = score_model(
-                source.name,
+                name,
                 said,
                 sentences,
                 voice=load_audio(recording, RATE),
@@ -112,7 +97,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
                 embed=embed,
                 second_embed=None if isinstance(second, str) else second,
                 recognizer=None if isinstance(recognizer, str) else recognizer,
-                progress=progress and partial(progress, f"speaking: {source.name}"),
+                progress=progress and partial(progress, f"speaking: {name}"),
             )
             models.append(scores)
     facts = _facts(config, language, sentences, recording)
@@ -162,27 +147,25 @@ def make_sentence(
     return SpokenSentence(text=text, reference=reference, rendition=rendition, near_misses=near)
 
 
-def _sources(config: EvaluateConfig, project: Project | None) -> tuple[list[Source], Path]:
-    """The models in the order asked for, and the recording of the voice."""
+def _sources(config: EvaluateConfig, project: Project | None) -> tuple[dict[str, dict[str, Any]], Path]:
+    """The models in the order asked for, each as `ModelCache.load` takes it, and the recording of the voice."""
     if project is None:
         assert config.model is not None, "checked by EvaluateConfig.problems"
         base = find_base(config.model)
-        return [Source(name=base.name, base=base)], _recording(config, base.folder)
+        return {base.name: {"kind": "base", "source": config.model}}, _recording(config, base.folder)
     run = None
     if any(name != READY for name in config.checkpoints):
         which: Which = "last" if "last" in config.checkpoints else "best"
         run = find_run(project, config.run) if config.run else newest_run(project, which)
-    sources = [_source(name, project, run) for name in config.checkpoints]
+    sources: dict[str, dict[str, Any]] = {}
+    for name in config.checkpoints:
+        if name == READY:
+            sources[name] = {"kind": "ready", "source": str(ModelRef.parse(READY).resolve(project))}
+        else:
+            assert run is not None
+            checkpoint = "" if name == "base" else checkpoint_of(run, name).name[-8:]
+            sources[name] = {"kind": "run", "source": str(run), "checkpoint": checkpoint}
     return sources, _recording(config, run or project.ready)
-
-
-def _source(name: str, project: Project, run: Path | None) -> Source:
-    if name == READY:
-        return Source(name=name, base=Base(ModelRef.parse(READY).resolve(project)))
-    assert run is not None, "looked for by _sources"
-    if name == "base":
-        return Source(name=name, base=run_base(run))
-    return Source(name=name, base=run_base(run), checkpoint=checkpoint_of(run, name))
 
 
 def _recording(config: EvaluateConfig, folder: Path) -> Path:
@@ -197,8 +180,10 @@ def _recording(config: EvaluateConfig, folder: Path) -> Path:
     return recording
 
 
-def _language(config: EvaluateConfig, project: Project | None, base: Base) -> str:
-    language = config.language or (project.language() if project else base.about.get("language"))
+def _language(config: EvaluateConfig, project: Project | None) -> str:
+    language = config.language or (
+        project.language() if project else find_base(config.model or "").about.get("language")
+    )
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
     return str(language)

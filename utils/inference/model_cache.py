@@ -74,7 +74,7 @@ class ModelCache:
     """Loads models and keeps as many as fit.
 
     Args:
-        device: cpu or cuda.
+        device: cpu, cuda or cuda:N; of several GPUs it is the first that this process sees.
         precision: of the models' weights; see `resolve_precision`.
         slots: sentences that a model decodes side by side.
         max_bytes: of all models together; one model is loaded however large it is.
@@ -83,7 +83,7 @@ class ModelCache:
     def __init__(
         self, device: str, *, precision: SpeechPrecision = "auto", slots: int = SLOTS, max_bytes: int = 0
     ) -> None:
-        self.device, reason = settle_device("auto" if device == "cuda" else "cpu")
+        self.device, reason = settle_device("cpu" if device == "cpu" else "auto")
         if reason:
             log.warning(reason)
         self.models: dict[str, LoadedModel] = {}
