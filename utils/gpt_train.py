@@ -94,8 +94,8 @@ def train_gpt(
             folder or name, or the folder of a checkpoint. Leave the other settings as they were; num_epochs may be
             higher.
         allow_changes: let the resumed run take other settings or clips than it had, instead of refusing them by name.
-        patience: stop early after so many evaluations in a row without a lower loss; 0 trains all epochs.
-        max_hours: save and stop after so many hours; the run can be resumed.
+        patience: stop early after this many evaluations in a row without a lower loss; 0 trains all epochs.
+        max_hours: save and stop after this many hours; the run can be resumed.
         accept_license: agree to the license of a published base that is not on this computer yet; it is downloaded
             first. COQUI_TOS_AGREED=1 in the environment agrees as well.
         in_process: train in this process instead, as it is always done under torchrun and `accelerate launch`.
@@ -198,7 +198,7 @@ def train_gpt(
 
 
 def _say_stopped(result: dict[str, Any] | None) -> None:
-    """How a run that was stopped goes on."""
+    """How to resume a run that was stopped."""
     if result is None:
         say(log, 'stopped; to continue from the last checkpoint, if there is one, call train_gpt with resume="last"')
     else:

@@ -40,7 +40,7 @@ SEED = 1
 CHUNK = 4
 """Texts of an export that are spoken side by side, and after which the time that all take is known."""
 SHORTEST_S = 0.3
-"""Less sound is nobody's voice, and no reference."""
+"""Shorter clips are ignored: the speaker embedding is unreliable, and they are no reference."""
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class CheckpointExaminer(Examiner):
                 spoken += chunk
                 took = time.monotonic() - begun
                 if not measured and len(spoken) == len(chunk):
-                    # How long the least takes is known now: checkpoints that there is no time for are left out.
+                    # How long the least takes is known now: checkpoints that there is no time for are skipped.
                     fits = int((deadline - begun) / took)
                     if fits < 2:
                         seconds = f"{took:.0f} s for {len(chunk)} texts of one checkpoint"

@@ -20,7 +20,7 @@ LONGEST, SHORTEST = 1.7, 0.55
 LOOP_LAGS_S = (0.15, 1.5)
 """Shortest and longest piece that a loop may repeat."""
 LOOP_S = 0.9
-"""A loop says the same for at least so long after the first time."""
+"""A loop repeats the same for at least this long after the first time."""
 LOOP_LIKENESS = 0.9
 """Least mean cosine of a repetition's frames."""
 

@@ -84,7 +84,7 @@ class Utterance:
     sampling: Sampling
     speed: float = 1.0
     seed: int | None = None
-    """Fixes the speech whatever is spoken beside it; None draws anew each time."""
+    """Fixes the speech whatever is spoken beside it; None draws another each time."""
     guard: bool = True
     """Whether faults are repaired; without it the model's speech is given as it is."""
     word_error: Callable[[Piece, Tensor], float] | None = None
@@ -93,7 +93,7 @@ class Utterance:
     max_codes: int | None = None
     """Codes at most; as many as a very slow speaker takes for the text when not given."""
     on_chunk: Callable[[Tensor], None] | None = None
-    """Given samples [1, n] as soon as they are certain. A streamed sentence is spoken once: what was heard stays."""
+    """Given samples [1, n] as soon as they are certain. A streamed sentence is spoken once: what was played stays."""
     is_cancelled: Callable[[], bool] = bool
     """Asked before each code."""
     spoken: Spoken | None = None

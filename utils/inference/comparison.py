@@ -105,7 +105,7 @@ def new_texts(texts: Iterable[str], eval_texts: Iterable[str]) -> list[str]:
     """Texts that the fine-tuned model was not trained on.
 
     The evaluation clips' own come first; where they are too few, halves of training texts are put together. These
-    need no list of sentences in each language, and whoever has learned the clips by heart goes on with the wrong half.
+    need no list of sentences in each language, and a model that has memorized the clips continues with the wrong half.
 
     Args:
         texts: of the training clips, in their order.

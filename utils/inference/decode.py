@@ -256,7 +256,7 @@ class Decoder:
         hidden = gpt.final_norm(gpt.gpt.ln_f(x[:, 0]))
         scores = gpt.mel_head(hidden).float()
         counts = self._counts[:num]
-        # A slot that a graph computes though nobody uses it counts on; it must stay within its tensors.
+        # A slot that a graph computes though it is unused counts on; it must stay within its tensors.
         place = counts.clamp(max=self._max_codes)
         random = self._random[:num].gather(1, place[:, None])
         codes = draw(scores, self._spoken[:num], self._sampling[:num], random, is_greedy=is_greedy)
@@ -270,7 +270,7 @@ class Decoder:
         return torch.stack([codes.to(stops.dtype), stops], dim=1)
 
     def _attend_by_slot(self, num: int) -> AttendLayer:
-        """Each slot attends to as much as it has: it computes the same whoever is beside it, and nothing in vain."""
+        """Each slot attends to as much as it has: it computes the same whatever is beside it, and nothing in vain."""
 
         def attend(number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             keys, values = self._cache[number]
@@ -346,7 +346,7 @@ class Decoder:
         return torch.zeros(size, dtype=dtype, device=self.device)
 
     def _reserve(self, positions: int) -> None:
-        """Make the cache long enough for a sentence of so many positions."""
+        """Make the cache long enough for a sentence of this many positions."""
         length = self._cache.size(4)
         if positions <= length:
             return

@@ -63,7 +63,7 @@ class Synthesizer:
         precision: of the weights; see `resolve_precision`. float32 is the reference, which speaks what stock does.
         slots: sentences decoded side by side at most.
         word_check: share of letters in a piece that its sound says otherwise, such as `WordCheck.error`; a guard.
-        voices: keeps the voices of recordings; without it, each is made anew, as for weights that soon change.
+        voices: keeps the voices of recordings; without it, each is made again, as for weights that soon change.
 
     Raises:
         UserError: the folder holds no model, its files do not fit together, or the device lacks the precision.
@@ -188,7 +188,7 @@ class Synthesizer:
             voice: who says it.
             sampling: how codes are drawn.
             speed: 2 speaks twice as fast.
-            seed: fixes the sampling; None draws anew each time.
+            seed: fixes the sampling; None draws another each time.
             split: what is spoken in one go, see `SpeechSettings.split`.
             guard: repair what goes wrong, see `utils.inference.guards`; otherwise speech is as the model gives it.
 

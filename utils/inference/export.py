@@ -79,7 +79,7 @@ def _write_ready(
         shutil.copyfile(run / BASE_FOLDER / name, folder / name)
     shutil.copyfile(run / REFERENCE_FILE, folder / "reference.wav")
     if TUNED_DVAE in base.about:
-        # Its codes are those of a DVAE that nobody else has: whoever trains on needs it.
+        # Its codes are those of a DVAE that no other model has: further training needs it.
         shutil.copyfile(base.dvae, folder / base.dvae.name)
         write_pickle(folder / "mel_stats.pth", base.mel_stats())
     about = _about(project, run, checkpoint, base, settings) | facts
@@ -93,7 +93,7 @@ def _write_about(folder: Path, about: dict[str, Any]) -> None:
 
 
 def _ignored(phase: str, done: int, total: int | None) -> None:
-    """Nobody asked."""
+    """(no-op progress callback)"""
 
 
 def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: TrainConfig) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def loads_in(base: Base) -> str:
 
 
 def _add_own_voice(folder: Path, name: str) -> None:
-    """Put the trained voice beside the base's reference voices, heard through the fine-tuned weights."""
+    """Put the trained voice beside the base's reference voices, encoded by the fine-tuned weights."""
     synthesizer = Synthesizer(Base(folder))
     voices = synthesizer.speakers() | {name: synthesizer.voice(folder / "reference.wav")}
     write_pickle(folder / "speakers_xtts.pth", {name: voice.as_speaker() for name, voice in voices.items()})

@@ -127,7 +127,7 @@ def usual_codes(text: str) -> float | None:
 def find_loop(codes: list[int]) -> tuple[int, int]:
     """The first place from which codes go round to the end of the longest loop, and its period; (0, 0) without one.
 
-    A held sound is a loop of period 1. Only exact repetitions count: what is said twice is drawn anew each time.
+    A held sound is a loop of period 1. Only exact repetitions count: what is said twice is drawn again each time.
     """
     row = torch.tensor(codes)
     for period in range(1, min(LONGEST_PERIOD, len(codes) // 2) + 1):

@@ -130,7 +130,7 @@ class ModelCache:
                     synthesizer.renew(state)
                 model = self._described(synthesizer or self._new(base, state), key, run)
                 log.info("loaded %s on %s in %.1f s", name or source, self.device, time.perf_counter() - begun)
-        # A plain dict, put in anew: other threads list it meanwhile.
+        # A plain dict, replaced as a whole: other threads list it meanwhile.
         self.models.pop(name, None)
         self.models[name] = model
         return model

@@ -99,7 +99,7 @@ class Speaker:
 
     @property
     def precision(self) -> SpeechPrecision:
-        """What auto came to."""
+        """What auto was resolved to."""
         return self._synthesizer.precision
 
     @property
@@ -129,7 +129,7 @@ class Speaker:
             voice: a recording's path, several of them, a voice's name, a mixture by weight ("anna:0.7,ben:0.3"), or
                 what `voice` made; the model's own when not given.
             language: code of the text; the model's own when not given.
-            seed: fixes the speech; None draws anew. 1 when not given.
+            seed: fixes the speech; None draws another. 1 when not given.
             speed: 2 is twice as fast, at the same pitch.
             split: what is spoken in one go, see `SpeechSettings.split`.
             guard: repair what goes wrong; see `utils.inference.guards`.

@@ -61,7 +61,7 @@ class Speaking:
         self.failures = 0
         """How often a step failed while this was spoken alone."""
         request = generation.request
-        # Also a speech that nobody wants again has a seed: after an error it is spoken again from where it was.
+        # Also a speech without a requested seed has one: after an error it is spoken again from where it was.
         seed = int(torch.randint(2**62, ())) if request.seed is None else request.seed
         self._utterances = synthesizer.utterances(
             pieces,

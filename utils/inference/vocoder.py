@@ -182,7 +182,7 @@ class _Plain:
     def _in_windows(self, x: Tensor, g: Tensor) -> Tensor:
         """Samples [1, N] of frames [1, D, T], at most WINDOW of them at a time.
 
-        cuDNN chooses kernels anew for each length. Padding the frames would change the last samples, as the layers pad
+        cuDNN chooses kernels again for each length. Padding the frames would change the last samples, as the layers pad
         with zeros after their own biases; windows that overlap by the context of a sample compute the same.
         """
         length, pieces = x.size(2), []
@@ -195,7 +195,7 @@ class _Plain:
 
 
 class _Harmonic:
-    """A former starter's: pitch, envelope and source are those of the sentence, as its phase has to go on."""
+    """A former starter's: pitch, envelope and source are those of the sentence, as its phase has to continue."""
 
     context = CONTEXT + 4  # the envelope's filter looks two frames further, at a waveform that has its own context
 

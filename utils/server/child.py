@@ -54,7 +54,7 @@ class ServerChild:
 
     @property
     def state(self) -> Literal["off", "starting", "on", "ended"]:
-        """`ended` is a server that nobody stopped."""
+        """`ended` is a server that was not stopped on request."""
         process = self._process
         if process is None:
             return "starting" if self._is_starting else "off"

@@ -19,7 +19,7 @@ from utils.server.settings import ServerConfig
 MAX_BODY_BYTES = 2**20
 """Of a request that is no upload."""
 SEND_TIMEOUT_S = 60.0
-"""A client that takes nothing for so long is given up."""
+"""A client that takes nothing for this long is disconnected."""
 REST_S = 2.0
 """How long a body that is too large is read before it is answered."""
 UPLOAD_PATHS = ("/v1/audio/voices",)
@@ -60,7 +60,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = str(message["status"])
                 self._add_headers(MutableHeaders(scope=message), origin)
-            # Where nobody reads, sending would wait for ever.
+            # Without a reader, sending would wait for ever.
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await send(message)
             is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)

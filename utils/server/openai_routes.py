@@ -1,7 +1,7 @@
 """OpenAI's routes for speech: /v1/audio/speech, /v1/models, /v1/audio/voices.
 
 Fields that OpenAI does not have: language, seed, temperature, top_k, top_p, repetition_penalty, split, and stream
-(false waits for the whole speech). Fields that nobody knows are ignored.
+(false waits for the whole speech). Unknown fields are ignored.
 """
 
 import asyncio
@@ -157,7 +157,7 @@ def _keep(desk: Desk, name: str, upload: UploadFile) -> NamedVoice:
             return desk.recordings.add(name, Path(file.name))
         except UserError as error:
             param = "name" if "name" in error.what.split("recording")[0] else "audio_sample"
-            # Where it lies for this moment is nobody's business.
+            # Its temporary path is not shown.
             error_for_client = UserError(what=_without(error.what, file.name), fix=error.fix)
             raise ApiError(400, as_api_error(error_for_client).message, param=param, code="invalid_voice") from error
 

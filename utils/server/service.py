@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 """So often is looked whether a training has claimed the device."""
 STALL_S = 60.0
-"""A client that does not read for so long, with a full buffer, is given up."""
+"""A client that does not read for this long, with a full buffer, is disconnected."""
 WARM_UP = "1."  # numbers are read in every language
 MEMORY_SHARE = 0.6
 """Of the free memory, for models, when no limit is given."""
@@ -163,7 +163,7 @@ class SpeechService:
                 self._end_all(error)
                 self._engine.cache.clear()
         with self._lock:
-            pass  # whoever submits from here on sees that it is closing
+            pass  # later requests see that it is closing
         self._end_all(UnavailableError(what=self._closing))
         self._engine.cache.clear()
 
@@ -207,7 +207,7 @@ class SpeechService:
             log.warning("%s cannot be loaded: %s", self._preload[0], error)
 
     def _warm_up(self, model: "LoadedModel", generation: Generation) -> None:
-        """Speak a word for nobody: the first calls of a model's kernels take a second longer than all others."""
+        """Speak a word that is discarded: the first calls of a model's kernels take a second longer than all others."""
         from utils.inference.speaking import feed
 
         model.speakings.append(self._speaking(generation, model))
@@ -304,7 +304,7 @@ class SpeechService:
         return Speaking(generation, synthesizer, pieces, voice)
 
     def _sweep(self, engine: "Engine", model: "LoadedModel") -> None:
-        """Let go of requests that nobody listens to."""
+        """Drop requests without a listener."""
         for speaking in list(model.speakings):
             generation = speaking.generation
             if generation.stalled_s() > self._stall_s:

@@ -39,7 +39,7 @@ MAX_UNREAD = 24
 """What the header names, and characters of each: clients limit headers to 8 KiB."""
 READABLE = "!#$&'()*+,/:;<=>?@[]^`{|}~"
 BODY_TIMEOUT_S = 30.0
-"""A client may take so long to send what it asks."""
+"""A client may take this long to send its request."""
 
 
 class Desk:
@@ -192,7 +192,7 @@ class Sound:
         return generation.is_ended or (generation.request.stream and generation.buffered_s > 0)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Sound as it comes; the speech ends when nobody takes it any more.
+        """Sound as it comes; the speech ends when the client is gone.
 
         Raises:
             Exception: whatever the engine says.

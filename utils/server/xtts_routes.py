@@ -117,7 +117,7 @@ def routes(desk: Desk) -> list[Route]:
         return JSONResponse({"languages": known | others})
 
     async def folders(request: Request) -> Response:
-        # Paths of this computer are nobody's business.
+        # Paths of this computer are not shown.
         return JSONResponse({"speaker_folder": "", "output_folder": "", "model_folder": ""})
 
     async def get_settings(request: Request) -> Response:

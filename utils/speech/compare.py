@@ -161,7 +161,7 @@ def trials(project: Project, comparison: str) -> list[Trial]:
 
 
 def next_trial(project: Project, comparison: str) -> Trial | None:
-    """The first trial that nobody has rated yet.
+    """The first trial that is not rated yet.
 
     Raises:
         UserError: there is no such comparison.

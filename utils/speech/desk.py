@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class GenerationQueue:
-    """One a process. Takes are spoken in the order they were asked for, whoever asked, and whether or not he waits.
+    """FIFO queue of generation requests; one instance per process.
 
     Args:
         output: the folder that holds all projects.
@@ -163,7 +163,7 @@ class GenerationQueue:
 
         Args:
             take: as the caller knows it.
-            timeout_s: give nothing more where nothing came for so long.
+            timeout_s: give nothing more where nothing came for this long.
         """
         is_live = True
         while is_live:
@@ -315,7 +315,7 @@ def request_of(take: Take, model: dict[str, str]) -> dict[str, object]:
         "folder": str(take.folder.absolute()),
         "reference": str((take.folder / take.reference).absolute()) if take.reference else None,
         "speaker": take.speaker or None,
-        # Of several lines, and in a comparison, nobody waits for the next word: the guards may speak a sentence again.
+        # Of several lines, and in a comparison, no listener waits: the guards may speak a sentence again.
         "live": len(take.lines) == 1 and not take.comparison,
         "settings": vars(take.settings),
         "lines": [{"number": line.number, "text": line.text} for line in take.lines if line.state != "finished"],

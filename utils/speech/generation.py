@@ -28,7 +28,7 @@ class UnknownModelError(UserError):
 
 
 class UnknownVoiceError(UserError):
-    """The model has no such voice, and nobody uploaded it."""
+    """The model has no such voice, and none was uploaded under this name."""
 
 
 class QueueFullError(UserError):
@@ -58,7 +58,7 @@ class SpeechRequest(SpeechSettings):
     text: str
     """Of any length up to the server's limit."""
     seed: int | None = None
-    """Fixes the speech, whatever else is spoken; drawn anew when not given."""
+    """Fixes the speech, whatever else is spoken; drawn at random when not given."""
     voice: str = DEFAULT_VOICE
     """Name of a voice of the model, or an uploaded one; or a mixture: anna:0.7,ben:0.3."""
     stream: bool = True
@@ -151,7 +151,7 @@ class Generation:
         return chunks
 
     def cancel(self) -> None:
-        """Nobody listens any more."""
+        """Cancel the request: its listener is gone."""
         self._is_cancelled = True
         self._drained()
 

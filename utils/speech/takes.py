@@ -219,7 +219,7 @@ def list_takes(project: Project, *, limit: int | None = None) -> list[Take]:
 
     Args:
         project: whose takes.
-        limit: at most so many.
+        limit: at most this many.
     """
     takes: list[Take] = []
     for folder in take_folders(project):

@@ -25,7 +25,7 @@ from utils.runs.log import last_lines
 from utils.runs.record import Job
 
 IDLE_S = 600.0
-"""A worker that was not asked for so long gives its memory back."""
+"""A worker without requests for this long releases its memory."""
 POLL_S = 0.5
 FINAL = ("done", "cancelled", "failed")
 
@@ -53,7 +53,7 @@ class SpeechWorker:
         self._command = list(command) if command else [sys.executable, "-m", "utils.inference.worker"]
         self._idle_s = idle_s
         self._asking = threading.Lock()
-        """Held by whoever waits for answers."""
+        """Held by the thread that waits for answers."""
         self._changing = threading.RLock()
         """Held while the process is started or ended."""
         self._process: JsonChild | None = None
@@ -178,7 +178,7 @@ class SpeechWorker:
         )
 
     def _watch(self, process: JsonChild, device: str, before: Job | None) -> None:
-        """Release the worker when training takes its device, or when nobody has asked for long.
+        """Release the worker when training takes its device, or after a time without requests.
 
         Args:
             process: the worker.

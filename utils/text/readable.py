@@ -34,11 +34,11 @@ class Readable(NamedTuple):
 
     text: str
     unread: tuple[str, ...]
-    """What was left out of it, each once."""
+    """What was dropped from it, each once."""
 
 
 def named(unread: Iterable[str]) -> str:
-    """What was left out, for people: invisible characters by their code points."""
+    """What was dropped, for people: invisible characters by their code points."""
     shown = [one if one.isprintable() else " ".join(f"U+{ord(char):04X}" for char in one[:8]) for one in unread]
     more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
     return " ".join(one if len(one) <= 40 else f"{one[:40]}…" for one in shown[:MAX_NAMED]) + more
@@ -52,7 +52,7 @@ def without_markup(text: str) -> Readable:
         def plain(match: re.Match[str], instead: str = instead) -> str:
             kept = match.expand(instead)
             around = match[0].split(kept.strip(), 1) if kept.strip() else [match[0]]
-            # Replaced, as a table's bars by commas, is not left out.
+            # Replaced, as a table's bars by commas, is not dropped.
             if kept.strip() in match[0]:
                 unread.update(dict.fromkeys(part.strip() for part in around if part.strip()))
             return kept
@@ -71,13 +71,13 @@ def _plain_letter(char: str) -> str:
 
 
 def readable(text: str, unknown: list[str], is_known: Callable[[str], bool], *, letters: bool) -> Readable:
-    """A text with its unknown characters replaced by known ones, or left out.
+    """A text with its unknown characters replaced by known ones, or dropped.
 
     Args:
         text: any.
         unknown: characters of it that the model has no token for.
         is_known: whether the model can read a text.
-        letters: replace and leave out letters as well; else a text keeps those that are unknown.
+        letters: replace and drop letters as well; else a text keeps those that are unknown.
     """
     table: dict[str, str] = {}
     unread = []

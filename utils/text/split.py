@@ -3,7 +3,7 @@
 import re
 
 SPACED_ENDS = ".!?…"
-"""Marks that end a sentence when a space follows: 3.14 and e.g.x go on."""
+"""Marks that end a sentence when a space follows: 3.14 and e.g.x continue."""
 SENTENCE_ENDS = "。！？｡؟۔।॥።፧፨։။។៕།"
 """Marks that always do: Chinese and Japanese, Arabic, Devanagari, Ethiopic, Armenian, Burmese, Khmer, Tibetan."""
 PAUSES = ",;:،؛、，；：፣፤፥၊՝—–"

@@ -132,7 +132,7 @@ class Tokenizer:
         return readable(read, marks, self._knows, letters=False).text if marks else read
 
     def readable(self, text: str, language: str) -> Readable:
-        """A text to speak without markup, with what this base cannot read replaced, spelled or left out.
+        """A text to speak without markup, with what this base cannot read replaced, spelled or dropped.
 
         Raises:
             UserError: as `normalize`.
@@ -142,7 +142,7 @@ class Tokenizer:
         pictures = [char for char in dict.fromkeys(plain) if _is_picture(char)]
         # Invisible ones stand inside words.
         shown = plain.translate({ord(char): "" if unicodedata.category(char) == "Cf" else " " for char in pictures})
-        # Marks that `normalize` leaves out, too.
+        # Marks that `normalize` drops, too.
         silent = (char for char in dict.fromkeys(shown) if _is_mark(char) and char not in INSTEAD)
         marks = (char for char in silent if not self._knows(char) and not self.normalize(char, code))
         unread = (*markup, *(char for char in pictures if not char.isspace()), *marks)

@@ -50,7 +50,7 @@ _UNKNOWN = re.compile("([\u1200-\u135a]+)")
 def to_latin_text(text: str) -> str:
     """Normalized Amharic with each Ethiopic word in its Latin form; everything else stays as it is.
 
-    Letters that Amharic does not have stay, too: whoever checks a clip finds and names them.
+    Letters that Amharic does not have stay, too: the checks of a clip find and name them.
     """
 
     def in_latin(word: re.Match[str]) -> str:

@@ -61,7 +61,7 @@ def work_folder(work: Path) -> Iterator[Path]:
 def extract(path: Path, work: Path) -> Path:
     """A plain-text file of the corpus, a text a line: plain text itself, or an extraction in `work`.
 
-    An extraction that was interrupted goes on after its last note.
+    An interrupted extraction resumes after its last note.
 
     Args:
         path: the corpus.
