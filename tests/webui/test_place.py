@@ -222,6 +222,9 @@ def test_nothing_serious_keeps_people_out(browser: Browser, address: str, size: 
     page.evaluate(script)
     for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
         tab(page, name).click()
+        if name == text.DATA_TAB:
+            page.locator("#clips-table [role=gridcell]").first.click()
+            expect(page.locator("#clip-sound").get_by_role("button", name="Play", exact=True)).to_be_visible()
         # Some part always waits for its next answer on a busy machine. Colors settle within half a second.
         page.wait_for_function(OPAQUE)
         page.wait_for_timeout(1_500)
