@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ from utils.jobs.run_queue import QueueRunner
 from utils.project.paths import Project
 from utils.project.projects import find_project
 from utils.project.uploads import DEFAULT_QUOTA_BYTES
+from utils.runs.log import Event, EventLog
 from utils.server.child import ServerChild
 from utils.settings import Config
 from utils.speech.desk import GenerationQueue
 from webui import text
-from webui.logs import Logs
 from webui.monitor import Monitor
 from webui.pages import OpenPages
 from webui.takes import TakeWatch
@@ -24,6 +25,10 @@ from webui.text.catalog import SOURCE
 
 if TYPE_CHECKING:
     from webui.security import Access
+
+
+MAX_LOGS = 64
+"""Logs of jobs that are kept; one that was let go is read again."""
 
 
 @dataclass(kw_only=True)
@@ -41,7 +46,8 @@ class Studio:
     before_training: list[Callable[[], str]] = field(default_factory=list)
     """Called before a training starts, to free what it needs; each says what it did, or nothing."""
     monitor: Monitor = field(default_factory=Monitor)
-    logs: Logs = field(default_factory=Logs)
+    log_of: Callable[[Path], EventLog] = field(default_factory=lambda: lru_cache(MAX_LOGS)(EventLog))
+    """The log of a job by its path, kept between polls so that each reads only new events."""
     jobs: JobWatch = field(default_factory=JobWatch)
     """For what is asked every few seconds; who acts asks `utils.jobs`."""
     shown: dict[Path, tuple[Job, dict[str, Any]]] = field(default_factory=dict)
@@ -77,6 +83,13 @@ class Studio:
             return self.project(name)
         except UserError:
             return None
+
+    def since_start(self, job: Job, kind: str) -> Event:
+        """The last event of a kind that the present or last process of a job wrote; empty while there is none.
+
+        What an earlier process of a resumed run wrote is not true of the present one.
+        """
+        return self.log_of(job.events).last(kind, start=job.events_offset, after="started")
 
     def start_alone(self, kind: str, config: Config) -> str:
         """Start a job that needs the machine for itself; what had to give way is freed only when it really starts.

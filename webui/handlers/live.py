@@ -151,7 +151,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
 
 def _activity(studio: Studio, project: Project, found: list[Job]) -> Markup:
     own = next((job for job in found if job.alive), None)
-    done = progress_of(own, studio.logs.of(own)) if own else None
+    done = progress_of(own, studio.log_of(own.events)) if own else None
     return activity(project, found, studio.jobs.running(studio.output), done, last_export_s(studio, project))
 
 
@@ -225,19 +225,19 @@ def _machine(studio: Studio, job: Job | None, memory: Event | None) -> Updates:
 
 
 def _run(studio: Studio, job: Job, runs: list[Job]) -> Updates:
-    logs, log = studio.logs, studio.logs.of(job)
-    memory = logs.since_start(job, "memory") or None if job.alive else None
-    proof = logs.since_start(job, "optimizations").get("switches")
+    log = studio.log_of(job.events)
+    memory = studio.since_start(job, "memory") or None if job.alive else None
+    proof = studio.since_start(job, "optimizations").get("switches")
     switches = proof if isinstance(proof, dict) else {}
     evaluations = log.curve("eval", ["loss"], MAX_POINTS)
     steps = log.curve("step", ["loss", "audio_s", "step_s"], MAX_POINTS)
     others = [other for other in runs if other.name != job.name][:NUM_COMPARED]
-    earlier = {other.name: logs.of(other).curve("eval", ["loss"], MAX_POINTS) for other in others}
+    earlier = {other.name: studio.log_of(other.events).curve("eval", ["loss"], MAX_POINTS) for other in others}
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
     timed = log.tail(NUM_TIMED, kind="step", start=job.events_offset)
     observed = observe(job, log)
-    newest, scores = newest_of(job.folder), speech_scores(logs.since_start(job, "speech_scores"))
+    newest, scores = newest_of(job.folder), speech_scores(studio.since_start(job, "speech_scores"))
     exportable = {which: scores.get(newest[which].step) if which in newest else None for which in WHICH}
     updates |= {
         f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name), is_short=True) for switch in CHECKBOXES
@@ -284,7 +284,7 @@ def _started(studio: Studio, job: Job) -> Event | None:
 
     After a resume all settings count as given: as somebody's choice then count only those that differ from the first.
     """
-    log = studio.logs.of(job)
+    log = studio.log_of(job.events)
     now, first = log.last("started", start=job.events_offset), next(read_events(job.events, kind="started"), {})
     if not all(isinstance(e.get("config"), dict) for e in (now, first)):
         return now or None
@@ -325,7 +325,7 @@ def _newest(found: list[Job], kind: str) -> Job | None:
 
 def _progress(studio: Studio, job: Job | None) -> Markup:
     """How far a job is; nothing without one."""
-    return run.progress(job, progress_of(job, studio.logs.of(job))) if job else join()
+    return run.progress(job, progress_of(job, studio.log_of(job.events))) if job else join()
 
 
 def _no_dataset() -> Updates:

@@ -35,4 +35,4 @@ def shown(studio: Studio, project: Project, found: list[Job]) -> Markup:
     job = next((job for job in found if job.kind == "demo"), None)
     if job is None:
         return join()
-    return view.sample(job, progress_of(job, studio.logs.of(job)), project)
+    return view.sample(job, progress_of(job, studio.log_of(job.events)), project)

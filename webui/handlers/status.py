@@ -62,7 +62,7 @@ def _job(studio: Studio, job: Job) -> dict[str, Any]:
 
 
 def _values(studio: Studio, job: Job) -> dict[str, Any]:
-    done = progress_of(job, studio.logs.of(job))
+    done = progress_of(job, studio.log_of(job.events))
     values: dict[str, Any] = {
         "kind": job.kind,
         "name": job.name,
@@ -74,6 +74,6 @@ def _values(studio: Studio, job: Job) -> dict[str, Any]:
         "seconds_left": done.seconds_left if done else None,
     }
     if job.kind == "train":
-        values["optimizations"] = studio.logs.since_start(job, "optimizations").get("switches")
-        values["memory"] = studio.logs.since_start(job, "memory") or None
+        values["optimizations"] = studio.since_start(job, "optimizations").get("switches")
+        values["memory"] = studio.since_start(job, "memory") or None
     return values
