@@ -105,8 +105,8 @@ def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(
     with pytest.raises(SystemExit) as caught:
         _fix(project, fix, _clip(project, 2).id if clip == "demo-02" else clip, *more)
     assert caught.value.code == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ") and message in told
+    reported = capsys.readouterr().err
+    assert reported.startswith("error: ") and message in reported
     assert snapshot(project) == before
 
 

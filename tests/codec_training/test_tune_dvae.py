@@ -105,14 +105,14 @@ def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(
     shutil.copytree(project.dataset, tmp_path / "p" / "dataset")
     cut, steps = Project(name="p", output=tmp_path), list[int]()
 
-    def told(phase: str, done: int, total: int | None, *, most: int) -> None:
+    def reported(phase: str, done: int, total: int | None, *, most: int) -> None:
         if phase == "training the DVAE":
             steps.append(done)
             if done == most:
                 raise KeyboardInterrupt
 
     def tune(most: int) -> AbstractContextManager[TunedDvae]:
-        return tuned_dvae(find_base("tiny"), cut, steps=20, device=CPU, progress=partial(told, most=most))
+        return tuned_dvae(find_base("tiny"), cut, steps=20, device=CPU, progress=partial(reported, most=most))
 
     with pytest.raises(KeyboardInterrupt), tune(13):
         raise AssertionError("it was taken")

@@ -61,8 +61,8 @@ def test_no_gain_names_the_best_step_and_asks_only_while_it_trains(tmp_path):
     ids=["learned by heart", "training rises, too", "within noise", "falls again"],
 )
 def test_clips_are_learned_by_heart_where_the_losses_part(tmp_path, training, evaluation, says):
-    told = seen(tmp_path / "run", epochs(training, evaluation))
-    assert ["learned by heart since step 10" in sentence for sentence in told] == [True] * says
+    reported = seen(tmp_path / "run", epochs(training, evaluation))
+    assert ["learned by heart since step 10" in sentence for sentence in reported] == [True] * says
 
 
 def test_loading_counts_from_a_tenth_of_the_time_and_without_the_first_step(tmp_path):
@@ -77,8 +77,8 @@ def test_memory_and_numbers_are_counted_in_the_present_process_alone(tmp_path):
     first = warning("memory", micro_batch=4)
     events = [first, warning("memory", micro_batch=2), warning("memory", eval_batch=1)]
     events += [warning("numbers", step=number, clips=["a.wav"]) for number in (7, 8)]
-    told = seen(tmp_path / "run", events)
-    assert [sentence.split(".")[0] for sentence in told] == [
+    reported = seen(tmp_path / "run", events)
+    assert [sentence.split(".")[0] for sentence in reported] == [
         "Out of memory: micro-batches have at most 2 clips now",
         "Out of memory during evaluation",
         "Skipped steps: 2, the last was step 8",

@@ -29,7 +29,7 @@ def run(project: Project, **settings) -> TrainResult:
     return fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, **values))
 
 
-def told(result: TrainResult) -> dict[str, dict]:
+def reported(result: TrainResult) -> dict[str, dict]:
     """As the run ended."""
     events = read_events(result.folder / "events.jsonl")
     return [event["switches"] for event in events if event["kind"] == "optimizations"][-1]
@@ -56,7 +56,7 @@ def test_gradients_equal_those_of_the_cpu(sdpa, layout, dtype, tolerance, checkp
 
 @needs_ampere
 def test_the_variable_length_kernel_runs_and_is_told(project: Project) -> None:
-    seen = told(run(project, mixed_precision="auto", gradient_checkpointing="full"))
+    seen = reported(run(project, mixed_precision="auto", gradient_checkpointing="full"))
     assert {seen[name]["state"] for name in ("sdpa", "mixed_precision", "gradient_checkpointing", "tf32")} == {"on"}
     assert "varlen flash" in seen["sdpa"]["observed"] and "bfloat16" in seen["mixed_precision"]["observed"]
     assert "pin_memory True" in seen["loader"]["observed"]
@@ -64,7 +64,7 @@ def test_the_variable_length_kernel_runs_and_is_told(project: Project) -> None:
 
 def test_fp16_trains_with_the_scaler(project: Project) -> None:
     result = run(project, mixed_precision="fp16", num_epochs=4)
-    assert "gradient scaler on" in told(result)["mixed_precision"]["observed"]
+    assert "gradient scaler on" in reported(result)["mixed_precision"]["observed"]
     assert result.best_loss < result.first_loss
 
 
@@ -83,7 +83,7 @@ needs_bitsandbytes = pytest.mark.skipif(find_spec("bitsandbytes") is None, reaso
 def test_smaller_optimizers_learn_and_are_told(project: Project, settings: dict) -> None:
     result = run(project, num_epochs=4, learning_rate=3e-3, **settings)
     name = next(iter(settings)).replace("lora_rank", "lora")
-    assert told(result)[name]["state"] == "on"
+    assert reported(result)[name]["state"] == "on"
     assert result.best_loss < result.first_loss
 
 
@@ -97,7 +97,7 @@ def test_compiled_blocks_learn_like_plain_ones_or_say_why_not(
     plain, result = run(project, **same), run(project, **same, compile=mode)
     assert result.epoch_losses == pytest.approx(plain.epoch_losses, rel=0.03)
     assert result.best_loss == pytest.approx(plain.best_loss, rel=0.03)
-    seen = told(result)
+    seen = reported(result)
     state = seen["compile"]
     assert seen["sdpa"]["state"] == "on", "what compiled code calls is seen"
     if problem := compiler_problem(CUDA):
@@ -114,7 +114,7 @@ def test_a_run_goes_on_from_its_checkpoint(project: Project) -> None:
 
 def test_memory_is_told_and_can_be_limited(project: Project, tmp_path: Path) -> None:
     result = run(project, cuda_memory_fraction=0.9)
-    assert told(result)["cuda_memory_fraction"]["state"] == "on"
+    assert reported(result)["cuda_memory_fraction"]["state"] == "on"
     memory = next(event for event in read_events(result.folder / "events.jsonl") if event["kind"] == "memory")
     assert memory["device"].startswith("cuda") and 0 < memory["allocated_bytes"] <= memory["peak_bytes"]
     assert TrainingOptimizer.get_memory_stats()["total_bytes"] > 1e9

@@ -126,9 +126,9 @@ def test_a_disk_that_is_full_for_a_while_costs_a_warning_only(project: Project, 
         disk.full = 3 <= done <= 6
 
     result = fine_tune(settings, progress=Progresses(steps=steps))
-    told = [event for event in events_of(result.folder, "warning") if event["source"] == "disk"]
-    assert "the disk is full" in told[0]["message"] and "Training goes on" in told[0]["message"]
-    assert "saving works again" in told[-1]["message"] and len(told) == 2
+    reported = [event for event in events_of(result.folder, "warning") if event["source"] == "disk"]
+    assert "the disk is full" in reported[0]["message"] and "Training goes on" in reported[0]["message"]
+    assert "saving works again" in reported[-1]["message"] and len(reported) == 2
     assert (result.ended, result.num_steps) == ("epochs", 9)
     verify(result.folder / "checkpoints" / "step-00000009")
     verify(result.checkpoint.parent)
@@ -248,8 +248,8 @@ def test_a_finished_run_says_how_fast_it_was(project: Project, caplog) -> None:
     assert end["audio_per_second"] == pytest.approx(sum(event["audio_s"] for event in steps) / seconds)
     assert end["data_share"] == pytest.approx(sum(event["data_s"] for event in steps) / seconds)
     assert f"in all: {result.num_steps} steps" in caplog.text
-    told = [line for line in caplog.messages if line.startswith("in all:")]
-    assert 0 < float(told[0].partition("% of the device's peak")[0].split()[-1]) < 100
+    reported = [line for line in caplog.messages if line.startswith("in all:")]
+    assert 0 < float(reported[0].partition("% of the device's peak")[0].split()[-1]) < 100
     # On what machine, with which settings, and how long evaluations took.
     for name in ("cpu  ", "threads  ", "evaluation: "):
         assert any(line.startswith(name) for line in caplog.messages), name

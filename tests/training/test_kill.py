@@ -148,8 +148,8 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
         survived += 1
         process = child(processes, project, "--resume", "last", sync_s=SAVE_S if survived < kills else 0.0)
     assert ended(process, project) == 0, (project.output / "child.log").read_text()[-3_000:]
-    told = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
-    tidied = sum("unfinished save was removed" in message for message in told)
+    reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    tidied = sum("unfinished save was removed" in message for message in reported)
     log.info("kill -9: survived %d of %d, %d inside a save, %d leftovers tidied", survived, kills, inside, tidied)
     assert inside >= kills * 15 // 25 and not asides(folder)
     assert tidied == unfinished

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.saving import save_last
-from tests.training.switches.test_training_optimizer import told
+from tests.training.switches.test_training_optimizer import reported
 from tests.training.test_run import config_of
 from utils.bases.base import ADDED_ROWS, Base
 from utils.bases.extend import add_language
@@ -70,7 +70,7 @@ def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgia
     rows = list(grown.added_rows() or ())
     old = [row for row in range(grown.gpt_shape().text_rows) if row not in set(rows)]
     whole = run(georgian, num_epochs=2, base=str(grown.folder), **GEORGIAN)
-    assert f"{len(rows)} added text rows" in told(whole)["lora"]["observed"]
+    assert f"{len(rows)} added text rows" in reported(whole)["lora"]["observed"]
     before, after = load_gpt(grown).state_dict(), read_weights(last(whole) / MODEL_FILE)
     for name in NAMES:
         assert torch.equal(before[name][old], after[name][old]), "no old row moves, by weight decay neither"
@@ -130,7 +130,7 @@ def test_rows_that_nobody_knows_are_reported(
     assert Base(former.folder).added_rows() is None
     assert (
         "its about.json does not name them"
-        in told(run(georgian, base=str(former.folder), **GEORGIAN))["lora"]["observed"]
+        in reported(run(georgian, base=str(former.folder), **GEORGIAN))["lora"]["observed"]
     )
 
 

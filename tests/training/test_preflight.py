@@ -39,12 +39,12 @@ def settled(project: Project, **settings) -> TrainConfig:
     return settle(config, project, find_base("tiny"))
 
 
-def told(rate: float, **more) -> Measurement:
+def reported(rate: float, **more) -> Measurement:
     return Measurement(steps=1, step_s=1.0, seconds=1.0, audio_s=rate, peak_bytes=2_000_000_000, **more)
 
 
 def even(config: TrainConfig, **count) -> Measurement:
-    return told(10.0)
+    return reported(10.0)
 
 
 def rows_of(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, measure=even, **options) -> list[PreflightRow]:
@@ -57,7 +57,7 @@ def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project:
         if config.lora_rank:
             return Measurement(fault="out of memory")
         fast = config.sdpa and config.mixed_precision == "auto"
-        return told(10.0 if fast and config.compile == "off" else 10.3 if fast else 4.0)
+        return reported(10.0 if fast and config.compile == "off" else 10.3 if fast else 4.0)
 
     rows = rows_of(monkeypatch, settled(project, num_epochs=2), measure_steps)
     best = recommended(rows)
@@ -109,7 +109,7 @@ def test_batches_grow_while_they_bring_more_and_fit(project: Project, monkeypatc
     def measure_steps(config: TrainConfig, **count) -> Measurement:
         tried.append((config.batch_size, config.grad_accumulation))
         rates = {4: 15.0, 8: 20.0}
-        return told(rates[config.batch_size]) if config.batch_size in rates else Measurement(fault="out of memory")
+        return reported(rates[config.batch_size]) if config.batch_size in rates else Measurement(fault="out of memory")
 
     config = settled(project, num_epochs=1, grad_accumulation=4)
     start = rows_of(monkeypatch, config)[2]
@@ -157,7 +157,7 @@ def test_auto_trains_with_what_was_fastest(
 ) -> None:
     def measure_steps(config: TrainConfig, **count) -> Measurement:
         wanted = config.gradient_checkpointing == "selective" and config.batch_size <= 4
-        return told(20.0 + config.batch_size if wanted else 10.0)
+        return reported(20.0 + config.batch_size if wanted else 10.0)
 
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     train([*flags_of(project), "--num-epochs", "1", *given, "--auto"])
@@ -185,7 +185,9 @@ def test_flags_that_are_given_stay_also_where_they_are_the_default(
     def measure_steps(config: TrainConfig, **count) -> Measurement:
         seen.append(config)
         # All that was not asked for is faster.
-        return told(float(config.batch_size + sum(getattr(config, name) != value for name, value in DEFAULTS.items())))
+        return reported(
+            float(config.batch_size + sum(getattr(config, name) != value for name, value in DEFAULTS.items()))
+        )
 
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     flags = flags_of(project)
@@ -213,7 +215,7 @@ def test_each_row_is_printed_when_it_is_measured_with_the_time_left(
     def measure_steps(config: TrainConfig, **count) -> Measurement:
         lines.extend(capsys.readouterr().out.splitlines())
         printed_before.append(len(lines))
-        return told(10.0)
+        return reported(10.0)
 
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     train([*flags_of(project), "--num-epochs", "1", "--preflight"])
@@ -243,7 +245,7 @@ def test_an_interruption_leaves_what_was_measured_and_a_recommendation_from_it(
         if len(measured) == 3:
             ask()
         measured.append(config)
-        return told(10.0 if config.mixed_precision == "fp32" else 20.0)
+        return reported(10.0 if config.mixed_precision == "fp32" else 20.0)
 
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     before = signal.getsignal(signal.SIGTERM)

@@ -247,8 +247,8 @@ def test_what_befalls_one_process_ends_both_saves_and_is_gone_on_from_exactly(
     assert_saved(folder, step=5, end="stopped")
     assert launch(processes, project, *resume) == [0, 0], logs(project)
 
-    told = [event["message"] for event in events_of(folder, "warning")]
-    assert not [message for message in told if "begins anew" in message]
+    reported = [event["message"] for event in events_of(folder, "warning")]
+    assert not [message for message in reported if "begins anew" in message]
     for name in ("model.safetensors", "optimizer.safetensors"):
         runs = (folder, undisturbed.runs / "shared")
         mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / name) for run in runs)

@@ -118,8 +118,8 @@ def test_checkpointing_that_is_turned_on_later_is_proven_anew(project: Project, 
 
     monkeypatch.setattr(XttsGpt, "forward", limited)
     folder = fine_tune(config_of(project, batch_size=1, num_epochs=1)).folder
-    told = list(read_events(folder / "events.jsonl", kind="optimizations"))
-    states = [(event["step"], event["switches"]["gradient_checkpointing"]["state"]) for event in told]
+    reported = list(read_events(folder / "events.jsonl", kind="optimizations"))
+    states = [(event["step"], event["switches"]["gradient_checkpointing"]["state"]) for event in reported]
     assert states == [(1, "off"), (3, "on")]
 
 

@@ -159,8 +159,8 @@ def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(kept, 
     result = fine_tune(given(project, resume=Path("best"), num_epochs=3))
     step = int(best.name[-8:])
     assert min(n for n in steps_of_last_part(folder)) == step + 1 and result.num_steps == 9
-    told = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
-    assert any("moments start anew" in message for message in told)
+    reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    assert any("moments start anew" in message for message in reported)
 
 
 def steps_of_last_part(folder: Path) -> list[int]:
@@ -217,8 +217,8 @@ def test_an_epoch_whose_batches_are_others_now_begins_anew(project: Project, mon
         fine_tune(settings, progress=Progresses(steps=cut))
     (folder,) = project.runs.iterdir()
     done = fine_tune(replace(settings, resume=folder, sdpa=False, allow_changes=True))
-    told = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
-    assert any("epoch 1 begins anew" in message for message in told) and done.num_steps == 2 + 6
+    reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    assert any("epoch 1 begins anew" in message for message in reported) and done.num_steps == 2 + 6
 
 
 def test_a_project_that_was_moved_goes_on_with_its_runs(kept, tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(project: Pr
     done = fine_tune(replace(settings, resume=folder, allow_changes=True))
     # The run was cut in the fourth step, before it was saved; then two epochs of 5 clips.
     assert done.num_steps == 3 + 10
-    told = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
-    assert any("epoch 1 begins anew" in message for message in told)
+    reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    assert any("epoch 1 begins anew" in message for message in reported)
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(kept, tmp_path: Path) -> None:
@@ -258,8 +258,8 @@ def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(kept,
     result = fine_tune(given(project, resume=folder, num_epochs=3))
     started = list(read_events(folder / "events.jsonl", kind="started"))[-1]
     assert started["resumed_from"].endswith("step-00000003") and result.num_steps == 9
-    told = " ".join(event["message"] for event in read_events(folder / "events.jsonl", kind="warning"))
-    assert all(f"skipped: step-0000000{step}" in told for step in spoil)
+    reported = " ".join(event["message"] for event in read_events(folder / "events.jsonl", kind="warning"))
+    assert all(f"skipped: step-0000000{step}" in reported for step in spoil)
 
 
 class Payload:

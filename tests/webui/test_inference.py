@@ -250,8 +250,8 @@ def test_what_a_user_typed_stays_text(studio, project):
     updates = list(inference.speak(studio, form(text=evil)))
     take = newest(project)
     shown = inference.show_take(studio, form(take=take.id))
-    told = "".join(str(update.get("inference.status", "")) for update in [*updates, shown])
-    assert "<img" not in told and "&lt;img" in told
+    reported = "".join(str(update.get("inference.status", "")) for update in [*updates, shown])
+    assert "<img" not in reported and "&lt;img" in reported
     take = find_take(project, take.id).changed(model=evil, message=evil, reference_name=evil, state="failed")
     take.save()
     assert "<img" not in inference.show_take(studio, form(take=take.id))["inference.status"]

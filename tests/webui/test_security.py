@@ -99,8 +99,8 @@ def test_the_app_does_not_start_for_strangers_without_a_login(tmp_path):
 def test_a_flag_that_cannot_be_used_is_refused_in_words(monkeypatch, capsys, tmp_path, flags):
     monkeypatch.setattr(sys, "argv", ["app.py", "--output", str(tmp_path), *flags])
     assert app_module.main() == 2
-    told = capsys.readouterr().err
-    assert flags[0] in told and "fix:" in told
+    reported = capsys.readouterr().err
+    assert flags[0] in reported and "fix:" in reported
 
 
 @pytest.mark.parametrize("place", [{"host": "0.0.0.0"}, {"host": "::"}, {"host": "192.168.1.5"}, {"share": True}])
@@ -323,10 +323,10 @@ def test_a_request_that_hides_its_length_is_cut_off(app):
     except httpx.TransportError:
         status = 400
     assert status >= 400
-    told = {"content-length": str(2**40), "content-type": "application/json"}
+    reported = {"content-length": str(2**40), "content-type": "application/json"}
     port = int(app.rstrip("/").rsplit(":", 1)[1])
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("POST", "/gradio_api/call/project_create", headers=told)
+    connection.request("POST", "/gradio_api/call/project_create", headers=reported)
     assert connection.getresponse().status == 413
     assert httpx.get(app).status_code == 200
 

@@ -45,8 +45,8 @@ def test_the_folder_is_gradios_and_goes_with_the_app(place):
 def test_what_a_killed_app_left_is_removed_and_others_folders_are_not(place):
     (place / "gradio").mkdir()
     run = [sys.executable, "-c", KILLED]
-    told = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    left = Path(told.strip())
+    reported = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    left = Path(reported.strip())
     assert left.is_dir() and left.parent == place
     with own_folder():
         assert not left.exists()

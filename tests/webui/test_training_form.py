@@ -86,8 +86,8 @@ def test_a_run_goes_on_to_more_epochs_and_is_never_cut_short_by_another_ones_for
     begun: list[TrainConfig] = []
     monkeypatch.setattr(Studio, "start_alone", lambda self, kind, config: begun.append(config) or "")
     values = {"project.project": "maria", "train.run": run, "train.set_num_epochs": asked}
-    told = training.resume(studio, values)[TOAST]
-    assert [config.num_epochs for config in begun] == [given] and ("up to epoch 8" in told) == (given == 8)
+    reported = training.resume(studio, values)[TOAST]
+    assert [config.num_epochs for config in begun] == [given] and ("up to epoch 8" in reported) == (given == 8)
 
 
 def test_a_project_without_runs_gets_what_is_recommended(studio):

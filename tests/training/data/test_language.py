@@ -100,9 +100,9 @@ def test_a_base_that_lacks_letters_of_the_latin_form_gets_them_and_the_user_is_t
     lines = (Path(run.exp_path) / "events.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines]
     assert (events[0]["clips"], events[0]["eval_clips"], events[0]["dropped"]) == (4, 2, [])
-    (told,) = [event["message"] for event in events if event.get("source") == "language"]
+    (reported,) = [event["message"] for event in events if event.get("source") == "language"]
     base = run_base(Path(run.exp_path))
-    assert all(letter in told for letter in ["[amh]", *lacks]) and str(base.folder) in told
+    assert all(letter in reported for letter in ["[amh]", *lacks]) and str(base.folder) in reported
     planned = measure_lengths(amharic.train_csv, find_base("starter"), "amh", use_amharic_g2p=True)
     expected = [len(base.tokenizer().encode(clip.text, "amh")) for clip in read_manifest(amharic.train_csv)]
     assert planned.tokens.tolist() == expected and base.tokenizer().path.parent == base.folder

@@ -37,12 +37,12 @@ def test_the_docs_name_each_architectures_kernel() -> None:
 
 
 def test_the_pages_help_names_the_fast_kernels_and_promises_no_other() -> None:
-    told = next(switch.help for switch in SWITCHES if switch.name == "sdpa")
+    reported = next(switch.help for switch in SWITCHES if switch.name == "sdpa")
     # The longest first: "varlen flash" is no mention of "flash".
     for name in sorted(NAMES - SLOW, key=len, reverse=True):
-        assert name in told, name
-        told = told.replace(name, "")
-    assert "fused" not in told and "flash" not in told
+        assert name in reported, name
+        reported = reported.replace(name, "")
+    assert "fused" not in reported and "flash" not in reported
 
 
 HALF_CPU = Cpu(model="Test CPU", physical_cores=8, usable_cpus=16, flags=frozenset({"avx512f", "avx512_bf16"}))

@@ -23,8 +23,8 @@ def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(
     place = (f"--project={project.name}", f"--output={project.output}", "--base=tiny", "--device=cpu")
     asked = ("--mixed-precision=fp32", "--num-epochs=1", "--num-workers=0", "--run-id=launched")
     launch_command(launch_command_parser().parse_args([*configured, "--module", "utils.cli.train", *place, *asked]))
-    (told,) = read_events(project.runs / "launched" / "events.jsonl", kind="optimizations")
-    precision, compiled = (told["switches"][name] for name in ("mixed_precision", "compile"))
+    (reported,) = read_events(project.runs / "launched" / "events.jsonl", kind="optimizations")
+    precision, compiled = (reported["switches"][name] for name in ("mixed_precision", "compile"))
     assert "products float32, block outputs float32" in precision["observed"]
     assert (compiled["state"], precision["state"]) == ("off", "off")
 

@@ -85,8 +85,10 @@ COMPILER_PROBLEMS = [
 ]
 
 
-@pytest.mark.parametrize(("place", "answer", "device", "told"), COMPILER_PROBLEMS, ids=range(len(COMPILER_PROBLEMS)))
-def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, device, told: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "answer", "device", "reported"), COMPILER_PROBLEMS, ids=range(len(COMPILER_PROBLEMS))
+)
+def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, device, reported: str) -> None:
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(headers))
     headers = Path(sysconfig.get_paths()["include"])
@@ -96,7 +98,7 @@ def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, 
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc")
     assert device == CPU or compiler_problem(device) is None
     monkeypatch.setattr(place if "." in place else f"utils.training.switches.compile.{place}", answer)
-    assert told in (compiler_problem(device) or "")
+    assert reported in (compiler_problem(device) or "")
 
 
 @pytest.mark.parametrize(("capability", "asked"), [((7, 5), False), ((8, 0), True)])
@@ -153,11 +155,11 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "told"), IMPOSSIBLE, ids=lambda value: str(value)[:30])
-def test_impossible_combinations_are_refused_with_the_fix(settings: dict, told: str) -> None:
+@pytest.mark.parametrize(("settings", "reported"), IMPOSSIBLE, ids=lambda value: str(value)[:30])
+def test_impossible_combinations_are_refused_with_the_fix(settings: dict, reported: str) -> None:
     with pytest.raises(UserError) as caught:
         TrainConfig(project="a", **settings).validate(where="test")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @pytest.mark.parametrize(

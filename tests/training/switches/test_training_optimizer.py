@@ -40,13 +40,13 @@ def run(project: Project, **settings) -> TrainResult:
     return fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, **values))
 
 
-def told(result: TrainResult) -> dict[str, dict]:
+def reported(result: TrainResult) -> dict[str, dict]:
     events = list(read_events(result.folder / "events.jsonl"))
     return next(event["switches"] for event in events if event["kind"] == "optimizations")
 
 
 def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(project: Project) -> None:
-    seen = told(run(project, sdpa=False))
+    seen = reported(run(project, sdpa=False))
     for name in ("sdpa", "gradient_checkpointing", "mixed_precision", "compile", "lora", "freeze_conditioning"):
         assert (seen[name]["state"], seen[name]["reason"]) == ("off", None), name
     assert "explicit softmax" in seen["sdpa"]["observed"]
@@ -56,7 +56,7 @@ def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(project: P
 def test_the_three_switches_read_on_with_what_was_observed(tmp_path: Path) -> None:
     # One batch and no more: a CPU without units for bf16 takes seconds for each.
     project = make_project(tmp_path, num_train=2, num_eval=1)
-    seen = told(run(project, gradient_checkpointing="full", mixed_precision="bf16", sample_text=""))
+    seen = reported(run(project, gradient_checkpointing="full", mixed_precision="bf16", sample_text=""))
     assert {seen[name]["state"] for name in ("gradient_checkpointing", "sdpa", "mixed_precision")} == {"on"}
     assert "matrix products (CPU)" in seen["sdpa"]["observed"], "what bf16 takes on a CPU"
     assert (
@@ -67,8 +67,8 @@ def test_the_three_switches_read_on_with_what_was_observed(tmp_path: Path) -> No
 
 
 def test_the_proof_is_of_one_micro_batch_however_many_make_a_step(project: Project) -> None:
-    one = told(run(project, gradient_checkpointing="full"))
-    three = told(run(project, batch_size=2, grad_accumulation=3, gradient_checkpointing="full"))
+    one = reported(run(project, gradient_checkpointing="full"))
+    three = reported(run(project, batch_size=2, grad_accumulation=3, gradient_checkpointing="full"))
     for name in ("sdpa", "mixed_precision", "compile"):
         assert three[name] == one[name]
     share = one["gradient_checkpointing"]["observed"].split(";")[0]
@@ -78,7 +78,7 @@ def test_the_proof_is_of_one_micro_batch_however_many_make_a_step(project: Proje
 
 def test_checkpointing_keeps_less_the_more_it_recomputes(project: Project) -> None:
     def kept(mode: str) -> float:
-        seen = told(run(project, gradient_checkpointing=mode))["gradient_checkpointing"]["observed"]
+        seen = reported(run(project, gradient_checkpointing=mode))["gradient_checkpointing"]["observed"]
         return float(seen.split("; ")[1].split(" ")[0])
 
     assert kept("full") < kept("selective")
@@ -86,14 +86,14 @@ def test_checkpointing_keeps_less_the_more_it_recomputes(project: Project) -> No
 
 def test_a_switch_that_cannot_take_effect_says_why_and_the_run_goes_on(project: Project) -> None:
     result = run(project, eight_bit_optimizer=True)
-    state = told(result)["eight_bit_optimizer"]
+    state = reported(result)["eight_bit_optimizer"]
     assert state["state"] == "off" and "needs a CUDA GPU" in state["reason"]
     assert result.num_steps > 0
 
 
 def test_loading_that_was_asked_for_and_cannot_be_had_says_why(project: Project) -> None:
-    assert told(run(project))["loader"]["asked"] == "auto"
-    state = told(run(project, pin_memory=True, prefetch_factor=4, num_workers=0))["loader"]
+    assert reported(run(project))["loader"]["asked"] == "auto"
+    state = reported(run(project, pin_memory=True, prefetch_factor=4, num_workers=0))["loader"]
     assert (state["state"], state["asked"]) == ("off", "num_workers 0, prefetch_factor 4, pin_memory True")
     assert "pin_memory: training runs on the CPU" in state["reason"] and "prefetch_factor: no" in state["reason"]
 
@@ -101,7 +101,7 @@ def test_loading_that_was_asked_for_and_cannot_be_had_says_why(project: Project)
 def test_a_kernel_that_was_disabled_is_told_off(project: Project) -> None:
     """The proof follows the operation that ran: with the flash kernel switched off it must not read on."""
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        state = told(run(project))["sdpa"]
+        state = reported(run(project))["sdpa"]
     assert state["state"] == "off" and "math" in state["reason"]
 
 
@@ -126,7 +126,7 @@ def test_switches_that_change_no_numbers_give_the_same_model(project: Project, s
 
 def test_a_frozen_conditioning_encoder_does_not_move(project: Project) -> None:
     result = run(project, freeze_conditioning=True)
-    assert told(result)["freeze_conditioning"]["state"] == "on"
+    assert reported(result)["freeze_conditioning"]["state"] == "on"
     before, after = load_gpt(find_base("tiny")).state_dict(), read_weights(result.checkpoint)
     moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
     assert not moved & {"conditioning_encoder", "conditioning_perceiver"} and "gpt" in moved
@@ -154,7 +154,7 @@ def test_lora_has_a_learning_rate_of_its_own(project: Project, monkeypatch, give
 
 def test_lora_trains_resumes_and_exports_as_a_plain_model(project: Project) -> None:
     cut = run(project, lora_rank=4, num_epochs=1, learning_rate=1e-2)
-    state = told(cut)["lora"]
+    state = reported(cut)["lora"]
     assert state["state"] == "on" and "million parameters learn" in state["observed"]
     resumed = run(project, num_epochs=2, resume=cut.folder)
     assert resumed.best_loss < cut.first_loss
@@ -172,7 +172,7 @@ def test_lora_trains_resumes_and_exports_as_a_plain_model(project: Project) -> N
 @pytest.mark.slow
 def test_compiled_blocks_keep_their_names_and_compute_the_same(project: Project) -> None:
     plain, compiled = run(project, sdpa=True), run(project, compile="default")
-    state = told(compiled)["compile"]
+    state = reported(compiled)["compile"]
     assert state["state"] == "on" and not state["observed"].startswith("0 ")
     assert compiled.best_loss == pytest.approx(plain.best_loss, rel=0.05)
     assert set(read_weights(compiled.checkpoint)) == set(read_weights(plain.checkpoint))
@@ -218,7 +218,7 @@ def test_compiling_that_fails_at_the_first_step_is_off_and_the_run_goes_on(
     monkeypatch.setattr("torch._inductor.cpp_builder.get_cpp_compiler", fail)
     monkeypatch.setattr("utils.training.switches.compile.compile_blocks", _break_blocks)
     result = run(project, compile="default")
-    state = told(result)["compile"]
+    state = reported(result)["compile"]
     assert state["state"] == "off" and "compiling failed: InvalidCxxCompiler" in state["reason"]
     assert result.num_steps > 0
 
@@ -251,9 +251,9 @@ def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(
     # What was not compiled at all must not read on for having been asked for.
     plain, result = run(project, sdpa=False), run(project, sdpa=False, compile="default")
     events = list(read_events(result.folder / "events.jsonl"))
-    told = [event for event in events if event["kind"] == "optimizations"]
-    assert [event["step"] for event in told] == [1, step]
-    state = told[-1]["switches"]["compile"]
+    reported = [event for event in events if event["kind"] == "optimizations"]
+    assert [event["step"] for event in reported] == [1, step]
+    state = reported[-1]["switches"]["compile"]
     assert state["state"] == "off" and "compiling failed: InvalidCxxCompiler" in state["reason"]
     assert events[-1]["kind"] == "finished" and result.num_steps == plain.num_steps
     assert result.epoch_losses == pytest.approx(plain.epoch_losses, rel=1e-5)
