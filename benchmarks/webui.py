@@ -252,7 +252,7 @@ def _start(output: Path, browser: Any) -> dict[str, float]:
     if page:
         session = page.context.new_cdp_session(page)
         session.send("Network.enable")
-        # What comes out of the page's own script asks nobody.
+        # Data in addresses asks nobody.
         sent: set[str] = set()
         session.on(
             "Network.requestWillBeSent",

@@ -61,10 +61,6 @@ class Page(gr.Blocks):
         said = [one | {"props": two["props"]} for one, two in zip(components, words, strict=False)]
         return {**source, "components": [*said, *components[len(words) :]]}
 
-    def kinds(self) -> set[str]:
-        """Which components are on it, as gradio calls them."""
-        return {block.get_block_name() for block in self.blocks.values()}
-
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
     ) -> list[Any]:
@@ -78,13 +74,12 @@ class Page(gr.Blocks):
         }
         if not outputs:
             return [gr.skip() for _ in block_fn.outputs]
-        known = {block._id for block in outputs}
         changed = copy.copy(block_fn)
-        changed.outputs = [block for block in block_fn.outputs if block._id in known]
+        changed.outputs = [block for block in block_fn.outputs if block in outputs]
         values = await super().postprocess_data(changed, outputs, state)
         _keep_ids(changed.outputs, state)
-        by_id = {block._id: value for block, value in zip(changed.outputs, values, strict=True)}
-        return [by_id.get(block._id, gr.skip()) for block in block_fn.outputs]
+        new = dict(zip(changed.outputs, values, strict=True))
+        return [new.get(block, gr.skip()) for block in block_fn.outputs]
 
 
 def _keep_ids(blocks: Iterable[Block], state: SessionState | None) -> None:

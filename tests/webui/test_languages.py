@@ -9,6 +9,7 @@ import httpx
 import pytest
 from gradio.context import LocalContext
 from gradio_client import Client
+from playwright.sync_api import expect
 from starlette.requests import Request
 
 from scripts import messages
@@ -195,3 +196,15 @@ def test_two_browsers_and_a_script_are_each_answered_in_their_language(tmp_path)
         for code in ("es", "en"):
             with speaking(code), pytest.raises(Exception, match=text.NO_NAME):
                 clients[code].predict(new_project="", language="de", base="tiny", api_name="/project_create")
+
+
+@pytest.mark.browser
+@pytest.mark.programs
+@pytest.mark.parametrize(("asked", "words"), [("?lang=es", "Coloque el archivo aquí"), ("", "Drop File Here")])
+def test_gradios_own_words_are_in_the_language_that_the_address_names(tmp_path, browser, asked, words) -> None:
+    with running_app(tmp_path) as address:
+        page = browser.new_page(locale="en")
+        page.goto(address + asked)
+        expect(page.locator("#upload")).to_contain_text(words, timeout=60_000)
+        assert page.locator("html").get_attribute("lang") == (asked[-2:] or "en")
+        page.close()
