@@ -31,11 +31,11 @@ from utils.config import SynthesizeConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
-from utils.evaluation import evaluate
 from utils.project.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command, train_command
 from utils.project.paths import Project
 from utils.runs import layout
 from utils.runs.layout import find_resume
+from utils.speech.models import named_model
 from utils.text.language_settings import LanguageConfig
 from utils.text.unknown import suggestion
 from utils.training import train as train_module
@@ -107,7 +107,7 @@ def checks(world: World, code: str = "en") -> Checks:
 
 
 def spoken(world: World) -> object:
-    return synthesize._model(SynthesizeConfig(project="nobody", output=world.project.output, text="No."))
+    return synthesize.synthesize(SynthesizeConfig(project="nobody", output=world.project.output, text="No."))
 
 
 def next_of(world: World, project: Project) -> str:
@@ -145,7 +145,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/bases/download.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
     "utils/runs/layout.py find_resume": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
     "utils/runs/layout.py resolve": lambda world, _: (
-        f"{refusal(lambda: evaluate._source('ready', world.empty, None))}\n{refusal(lambda: spoken(world))}"
+        f"{refusal(lambda: named_model('ready', world.empty))}\n{refusal(lambda: spoken(world))}"
     ),
     "utils/runs/layout.py newest_run": lambda world, _: refusal(lambda: layout.newest_run(world.empty, "best")),
     "utils/runs/layout.py find_run": lambda world, _: refusal(lambda: layout.find_run(world.project, "nothing")),
