@@ -72,7 +72,7 @@ class Settings:
     recordings: tuple[Path, ...] = ()
     """Folders of one voice each, with metadata.csv; a cell is named after its folder."""
     minutes: tuple[int, ...] = (3, 10)
-    """Of speech, for training; of shorter recordings, all in the first cell alone."""
+    """Of speech, for training; of recordings shorter than nine tenths of it, all in the first cell alone."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """Of training, decoder and speech."""
     stock: bool = True
@@ -103,7 +103,7 @@ def main() -> None:
     cells = earlier(settings.out, sentences) if settings.add else {}
     # All sizes of one seed first: a table of one seed is there after a third of the time.
     for seed, minutes, recordings in product(settings.seeds, settings.minutes, settings.recordings):
-        if minutes > settings.minutes[0] and sum(seconds for *_, seconds in read_rows(recordings)) < 60 * minutes:
+        if minutes > settings.minutes[0] and sum(seconds for *_, seconds in read_rows(recordings)) < 54 * minutes:
             continue
         name = f"{recordings.name}/{minutes}/{seed}"
         result = work / name / "cell.json"
