@@ -5,10 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.webui.test_views import job
+from utils.hardware.gpu import REASONS
+from utils.hardware.machine import this_machine
 from utils.project.paths import Project
 from webui import text
 from webui.handlers import system
 from webui.security import Access
+from webui.text.catalog import speaking
 from webui.views import system as view
 
 MB = 1_000_000
@@ -21,6 +24,12 @@ def test_a_running_training_is_listed_however_many_clips_were_mended_since(tmp_p
     assert listed[0] == training and len(listed) == system.NUM_JOBS
     assert [item.started for item in listed[1:4]] == [34.0, 33.0, 32.0]
     assert len(system.live_first([training] * 30)) == 30
+
+
+def test_why_there_is_no_gpu_is_in_the_language_of_the_page():
+    found = replace(this_machine(), gpu=None, gpu_reason=next(iter(REASONS.values())))
+    with speaking("es"):
+        assert "no hay ningún controlador de NVIDIA" in view.machine(found)
 
 
 def test_everything_in_a_projects_folder_is_counted(tmp_path):

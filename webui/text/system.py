@@ -1,6 +1,6 @@
 """Texts of tab 4, System."""
 
-from webui.text.catalog import _, ngettext
+from webui.text.catalog import _, engine_text, ngettext
 
 MACHINE = _("This machine")
 VERSIONS = _("Versions")
@@ -82,3 +82,8 @@ def disk_free(free: str) -> str:
 def driver(version: object) -> str:
     """The GPU's driver."""
     return _("driver {version}").format(version=version)
+
+
+def no_gpu_of(reason: str) -> str:
+    """Why there is no GPU, as the driver answers."""
+    return engine_text(reason)

@@ -45,7 +45,7 @@ def machine(found: Machine) -> Markup:
 
 def _gpu(found: Machine) -> str:
     if found.gpu is None:
-        return found.gpu_reason or text.NONE
+        return text.no_gpu_of(found.gpu_reason) if found.gpu_reason else text.NONE
     facts = [found.gpu.name, found.gpu.architecture, memory_size(found.gpu.total_bytes), text.driver(found.gpu.driver)]
     return ", ".join(fact for fact in facts if fact)
 
