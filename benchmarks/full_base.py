@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from utils.bases.find import find_base
 from utils.dataset.storage.manifest import Clip, write_manifest
+from utils.model.dvae import lay_out_dvae
 from utils.model.gpt import XttsGpt
 from utils.model.shapes import gpt_shape
 from utils.model.weights import write_weights
@@ -91,20 +92,9 @@ def make_clips(project: Project, count: int, *, seed: int = 5, seconds: float | 
 
 
 def make_dvae() -> torch.nn.Module:
-    """The DVAE of XTTS v2's sizes (coqui-tts, GPTTrainer.__init__)."""
-    from TTS.tts.layers.xtts.dvae import DiscreteVAE
-
-    dvae: torch.nn.Module = DiscreteVAE(
-        channels=80,
-        normalization=None,
-        positional_dims=1,
-        num_tokens=1024,
-        codebook_dim=512,
-        hidden_dim=512,
-        num_resnet_blocks=3,
-        kernel_size=3,
-        num_layers=2,
-        use_transposed_convs=False,
+    """The DVAE of XTTS v2's sizes."""
+    dvae: torch.nn.Module = lay_out_dvae(
+        channels=80, num_tokens=1024, codebook_dim=512, hidden_dim=512, num_resnet_blocks=3, kernel_size=3
     )
     return dvae
 

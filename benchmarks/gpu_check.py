@@ -109,10 +109,9 @@ def run_part(name: str, device: str, left_s: float, share: float, out: Path) -> 
             child.wait()  # which may say 0, where ending it has waited for it already
             code, reason = 1, "it took too long and was ended"
         lines = scrubbed(said.read_text(encoding="utf-8")).splitlines()
-    if code:
+    if code and not reason:
         # A fault that users can fix ends in further lines, which begin with a blank.
-        said_last = re.findall(r"(?m)^\S.*", scrubbed(log.read_text(encoding="utf-8", errors="replace")))
-        reason = reason or (said_last or [""])[-1]
+        *_, reason = "", *re.findall(r"(?m)^\S.*", scrubbed(log.read_text(encoding="utf-8", errors="replace")))
     state = "failed" if code else "skipped" if "skipped" in lines[:1] else "passed"
     return part | {"state": state, "seconds": time.monotonic() - begun, "lines": lines, "reason": reason}
 

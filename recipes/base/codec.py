@@ -32,7 +32,7 @@ from utils.codec_training.tune_dvae import DEAD, FRAMES_PER_CODE, set_codes
 from utils.files import write_atomic
 from utils.model.decoder.acoustic import HOP, AcousticModel
 from utils.model.decoder.vocos import ConvNextBlock
-from utils.model.dvae import TAIL_SAMPLES, needed_tensors
+from utils.model.dvae import TAIL_SAMPLES, lay_out_dvae, needed_tensors
 from utils.model.eight_bit import from_eight_bit, to_eight_bit
 from utils.model.mel import HOP as DVAE_HOP
 from utils.model.shapes import NUM_MELS
@@ -83,17 +83,13 @@ class Codec(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        # Laid out like the one of XTTS v2.
-        self.dvae = DiscreteVAE(
+        self.dvae: DiscreteVAE = lay_out_dvae(
             channels=NUM_MELS,
             num_tokens=NUM_CODES,
             codebook_dim=CODE_WIDTH,
             hidden_dim=192,
             num_resnet_blocks=3,
-            num_layers=2,
             kernel_size=3,
-            positional_dims=1,
-            use_transposed_convs=False,
         )
         self.speaker = SpeakerReader()
         self.acoustic = AcousticModel(CODE_WIDTH, SPEAKER_WIDTH, DECODER_BLOCKS)

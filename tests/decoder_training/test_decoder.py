@@ -47,11 +47,11 @@ def clips(tmp_path_factory) -> list[DecoderClip]:
 
 
 def test_training_brings_the_spectrum_nearer_and_leaves_the_speaker_encoder_alone(clips, tmp_path):
-    decoder, told = _decoder(), []
+    decoder, logged = _decoder(), []
     before = {name: tensor.clone() for name, tensor in decoder.speaker_encoder.state_dict().items()}
-    train_decoder(decoder, clips, settings=TINY, folder=tmp_path, on_log=lambda step, losses: told.append(losses))
-    assert [set(losses) for losses in told] == [{"mel", "convergence", "magnitude"}] * 3
-    assert told[-1]["mel"] < 0.9 * told[0]["mel"]
+    train_decoder(decoder, clips, settings=TINY, folder=tmp_path, on_log=lambda step, losses: logged.append(losses))
+    assert [set(losses) for losses in logged] == [{"mel", "convergence", "magnitude"}] * 3
+    assert logged[-1]["mel"] < 0.9 * logged[0]["mel"]
     for name, tensor in decoder.speaker_encoder.state_dict().items():
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
 
@@ -68,11 +68,11 @@ def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_
     def interrupt(step, losses):
         raise KeyboardInterrupt
 
-    told = []
-    whole = train(tmp_path / "whole", on_log=lambda step, losses: told.append(losses))
-    assert [set(losses) for losses in told[:3]] == [{"pitch", "voiced", "outline"}] * 3
-    assert set(told[3]) == {"mel", "convergence", "magnitude", "pitch", "voiced", "outline"}
-    assert all(told[2][name] < share * told[0][name] for name, share in (("outline", 0.8), ("pitch", 0.9)))
+    logged = []
+    whole = train(tmp_path / "whole", on_log=lambda step, losses: logged.append(losses))
+    assert [set(losses) for losses in logged[:3]] == [{"pitch", "voiced", "outline"}] * 3
+    assert set(logged[3]) == {"mel", "convergence", "magnitude", "pitch", "voiced", "outline"}
+    assert all(logged[2][name] < share * logged[0][name] for name, share in (("outline", 0.8), ("pitch", 0.9)))
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "cut", on_log=interrupt)
@@ -82,14 +82,14 @@ def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_
 
 def test_a_decoder_with_a_vocoder_of_frames_learns_sound_after_mels(clips, tmp_path):
     torch.manual_seed(1)
-    decoder, told = build_decoder(replace(SHAPE, trunk_blocks=1, vocoder_blocks=1, vocoder_width=32)), []
+    decoder, logged = build_decoder(replace(SHAPE, trunk_blocks=1, vocoder_blocks=1, vocoder_width=32)), []
     settings = replace(TINY, trunk_steps=12, steps=12, log_every=4)
-    train_decoder(decoder, clips, settings=settings, folder=tmp_path, on_log=lambda step, losses: told.append(losses))
-    assert told[-1]["mel"] < told[3]["mel"]
+    train_decoder(decoder, clips, settings=settings, folder=tmp_path, on_log=lambda step, losses: logged.append(losses))
+    assert logged[-1]["mel"] < logged[3]["mel"]
     assert balance(decoder, clips).abs().max() > 0
 
 
-def test_noise_on_the_voice_is_as_long_as_it_was_told(clips):
+def test_noise_on_the_voice_is_as_long_as_it_was_set(clips):
     (_, plain, _), (_, noisy, _) = (
         DecoderClips(clips, replace(TINY, speaker_noise=noise)).batch(3, np.random.default_rng(1)) for noise in (0, 0.5)
     )
@@ -103,14 +103,14 @@ def test_the_discriminator_joins_at_its_step(clips, tmp_path):
     settings = DecoderTraining(
         steps=4, batch_size=2, crop_latents=6, margin_latents=1, adversarial_from=2, log_every=2, warmup_steps=1
     )
-    told = []
+    logged = []
 
     def note(step, losses):
-        told.append(losses)
+        logged.append(losses)
 
     train_decoder(_decoder(), clips, settings=settings, folder=tmp_path, critic=SpectralDiscriminator, on_log=note)
-    assert "judge" in told[0] and "verdict" not in told[0], "the discriminator learns first"
-    assert {"judge", "verdict", "features"} < set(told[1])
+    assert "judge" in logged[0] and "verdict" not in logged[0], "the discriminator learns first"
+    assert {"judge", "verdict", "features"} < set(logged[1])
 
 
 def test_resumed_training_equals_undisturbed_training(clips, tmp_path):

@@ -93,7 +93,7 @@ def _write_about(folder: Path, about: dict[str, Any]) -> None:
 
 
 def _ignored(phase: str, done: int, total: int | None) -> None:
-    """(no-op progress callback)"""
+    """Report no progress."""
 
 
 def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: TrainConfig) -> dict[str, Any]:

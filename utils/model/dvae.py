@@ -63,29 +63,35 @@ class CodeEncoder(nn.Module):
         return [row[: -(-length // CODE_SAMPLES)] for row, length in zip(codes, lengths, strict=True)]
 
 
+def lay_out_dvae(**sizes: Any) -> Any:
+    """A DiscreteVAE with random weights, laid out like the one of XTTS v2 (coqui-tts, GPTTrainer.__init__).
+
+    Args:
+        sizes: channels, hidden_dim, kernel_size, codebook_dim, num_tokens, num_resnet_blocks.
+    """
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
+
+    return DiscreteVAE(num_layers=2, positional_dims=1, use_transposed_convs=False, **sizes)
+
+
 def build_dvae(state: State) -> Any:
     """A DiscreteVAE with the sizes found in the weights' own shapes, loaded.
 
     Raises:
         UserError: the weights are not a DVAE's.
     """
-    from TTS.tts.layers.xtts.dvae import DiscreteVAE
-
     try:
         first, codebook = state["encoder.0.0.weight"], state["codebook.embed"]
     except KeyError as error:
         raise UserError(what=f"these are not the weights of a DVAE: {error} is missing") from error
     residuals = {found[1] for name in state if (found := re.match(r"encoder\.(\d+)\.net\.", name))}
-    dvae = DiscreteVAE(
+    dvae = lay_out_dvae(
         channels=first.shape[1],
         hidden_dim=first.shape[0],
         kernel_size=first.shape[2],
         codebook_dim=codebook.shape[0],
         num_tokens=codebook.shape[1],
         num_resnet_blocks=len(residuals),
-        num_layers=2,
-        positional_dims=1,
-        use_transposed_convs=False,
     )
     missing, _ = dvae.load_state_dict(state, strict=False)
     needed = [name for name in missing if name.startswith(("encoder.", "codebook.")) and name != DERIVED]

@@ -112,6 +112,11 @@ def stem(path: Path) -> str:
     return composed(os.path.splitext(str(path))[0])
 
 
+def stems(path: Path) -> set[str]:
+    """What a recording of the same name may be called: film.en.srt goes with film.mp4."""
+    return {stem(path), stem(Path(stem(path)))}
+
+
 def printable(name: Path | str) -> str:
     """A name as text that any file can hold: bytes that are not UTF-8 become \\xe9."""
     return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

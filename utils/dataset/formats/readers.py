@@ -15,7 +15,7 @@ from typing import Any
 
 from utils.audio.suffixes import AUDIO_SUFFIXES
 from utils.dataset.formats.listing import Listing
-from utils.dataset.formats.locate import files_in, stem
+from utils.dataset.formats.locate import files_in, stem, stems
 from utils.dataset.formats.table import AUDIO, COLUMNS, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
 from utils.dataset.formats.textfile import open_text, read_text
 from utils.errors import UserError
@@ -108,9 +108,11 @@ def tables_in(folder: Path, files: Listing) -> list[Path]:
     A text file is one if its first line names a recording (train.txt and filelist.txt of other programs), and it does
     not lie beside a recording that it would be the text of.
     """
-    audio = set(map(stem, files_in(folder, AUDIO_SUFFIXES, files)))
-    texts = (path for path in files_in(folder, (".txt",), files) if not {stem(path), stem(Path(stem(path)))} & audio)
-    return [*files_in(folder, LISTS, files), *(path for path in texts if _LISTED.match(_first_line(path)))]
+    found = files_in(folder, (*LISTS, ".txt", *AUDIO_SUFFIXES), files)
+    audio = {stem(path) for path in found if path.suffix.lower() in AUDIO_SUFFIXES}
+    texts = (path for path in found if path.suffix.lower() == ".txt" and not stems(path) & audio)
+    lists = {path for path in texts if _LISTED.match(_first_line(path))}
+    return [path for path in found if path in lists or path.suffix.lower() in LISTS]
 
 
 def _first_line(path: Path) -> str:

@@ -27,6 +27,7 @@ from utils.dataset.formats.locate import (
     no_files_in,
     printable,
     stem,
+    stems,
 )
 from utils.dataset.formats.readers import LISTS, TABLES, left_out, tables_in
 from utils.dataset.formats.table import clean
@@ -195,7 +196,7 @@ def _unnamed(
     voiced = with_sound | set(map(stem, broken))
     silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
     read = languages.union(tables)
-    found += [_without_recording(path) for path in silent if path not in read and not _stems(path) & voiced]
+    found += [_without_recording(path) for path in silent if path not in read and not stems(path) & voiced]
     # A text that is a link like that is reported with its recording.
     fault = Fault("missing file", "a link to a missing file, or to itself")
     lone = [path for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
@@ -218,11 +219,6 @@ def _without_recording(path: Path) -> Recording:
     else:
         fault = Fault("no recording", f"no recording of the same name ({' '.join(AUDIO_SUFFIXES)})")
     return Recording(audio=path, fault=fault)
-
-
-def _stems(path: Path) -> set[str]:
-    """What a recording of the same name may be called: film.en.srt goes with film.mp4."""
-    return {stem(path), stem(Path(stem(path)))}
 
 
 def _alone(path: Path, reading: ReadOptions) -> list[Recording]:
