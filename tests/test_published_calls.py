@@ -36,7 +36,7 @@ speaker_path, config, checkpoint, vocab, exp_path, ref_audio = train_gpt(
 print("checkpoint", checkpoint)
 
 heading("TrainingOptimizer")
-from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training_optimizations import TrainingOptimizer
 TrainingOptimizer.print_memory_stats()
 heading("instance")
 optimizer = TrainingOptimizer(enable_grad_checkpoint=True, enable_sdpa=True, enable_mixed_precision=True)

@@ -3,6 +3,7 @@
 import codecs
 import dataclasses
 import difflib
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -91,13 +92,14 @@ class Config:
 
     @classmethod
     def read(cls, path: Path) -> dict[str, Any]:
-        """The values in a YAML file, unchecked.
+        """The values in a YAML or JSON file, unchecked; `//` begins a comment in the latter.
 
         Raises:
             UserError: the file cannot be read, or is not a mapping.
         """
         try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            values = yaml.safe_load(re.sub(r"(?m)(^|\s)//.*", "", text) if path.suffix == ".json" else text)
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
         if not isinstance(values, dict):
