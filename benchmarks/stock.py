@@ -22,9 +22,9 @@ from utils.dataset.storage.manifest import read_manifest
 from utils.model.dvae import build_dvae
 from utils.model.weights import State, read_weights
 from utils.options import CODE_SAMPLES, DATASET_RATE
+from utils.performance_utils.memory import memory_stats
 from utils.project.paths import Project
 from utils.training.preflight import Measurement, finish_s
-from utils.training.switches.optimizer import TrainingOptimizer
 
 
 def measure_stock(
@@ -121,7 +121,7 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
 
 def _peak_resident() -> int:
     """The most this process has held, in bytes."""
-    peak: int = TrainingOptimizer.get_memory_stats()["peak_rss_bytes"]
+    peak: int = memory_stats()["peak_rss_bytes"]
     return peak
 
 

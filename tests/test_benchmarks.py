@@ -22,7 +22,6 @@ from utils.hardware.processor import cpu
 from utils.performance_utils import useful_flops
 from utils.training import preflight as measure
 from utils.training.preflight import Measurement
-from utils.training.switches.optimizer import TrainingOptimizer
 
 
 def test_an_update_moves_the_bytes_of_all_that_learns() -> None:
@@ -195,7 +194,7 @@ def test_the_last_update_is_timed_in_both_engines(monkeypatch: pytest.MonkeyPatc
     clip = SimpleNamespace(packed=ours, audio_seconds=1.0, text_lengths=[3], code_lengths=[22])
     result = SimpleNamespace(losses=SimpleNamespace(total=1.5))
     trainer = SimpleNamespace(device=torch.device("cuda"), step=lambda batches: result)
-    monkeypatch.setattr(TrainingOptimizer, "get_memory_stats", lambda: {"peak_bytes": 0})
+    monkeypatch.setattr(measure, "memory_stats", lambda: {"peak_bytes": 0})
     fake_cuda(monkeypatch)
     for found in (
         stock._timed(StockTrainer(), iter([batch]), steps=1),

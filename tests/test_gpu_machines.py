@@ -239,9 +239,7 @@ def test_preflights_peak_includes_the_largest_batch(monkeypatch: pytest.MonkeyPa
         "max_memory_reserved": lambda: 0,
     }.items():
         monkeypatch.setattr(f"torch.cuda.{name}", fake)
-    monkeypatch.setattr(
-        measure_module.TrainingOptimizer, "get_memory_stats", staticmethod(lambda: {"peak_bytes": peak[0]})
-    )
+    monkeypatch.setattr(measure_module, "memory_stats", lambda: {"peak_bytes": peak[0]})
     trainer = SimpleNamespace(
         device=torch.device("cuda"),
         step=step,

@@ -28,7 +28,7 @@ from utils.training.data.load import load_data
 from utils.training.data.loaders import Loaders
 from utils.training.plan import settle
 from utils.training.switches.optim import make_accelerator
-from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.switches.optimizer import Optimizations
 from utils.training.train import fine_tune, make_trainer
 from utils.training.trainer import TEXT_WEIGHT
 
@@ -54,7 +54,7 @@ def loss(base: Path, project: Project, language: str) -> Loss:
         base="tiny", project=project.name, output=project.output, language=language, num_epochs=1, device="cpu"
     )
     settled, accelerator = settle(config, project, Base(base)), make_accelerator("cpu")
-    optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
+    optimizations = Optimizations(settled, accelerator.device)
     data = load_data(settled, project, Base(base), accelerator)
     assert not data.dropped
     trainer = make_trainer(settled, Base(base), accelerator, optimizations, total_steps=1)

@@ -14,8 +14,8 @@ from utils.runs.log import read_events
 from utils.training.plan import settle
 from utils.training.preflight import measure_apart
 from utils.training.switches.compile import compiler_problem
-from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.train import TrainResult, fine_tune
+from utils.training_optimizations import TrainingOptimizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 CUDA = torch.device("cuda")

@@ -29,8 +29,8 @@ from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import ADAPTER_FILE, MODEL_FILE, OPTIMIZER_FILE
 from utils.training.checkpointing import load_optimizer, restore_model
 from utils.training.switches.optim import make_optimizer, optimizer_tensors
-from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.train import TrainResult, fine_tune
+from utils.training_optimizations import TrainingOptimizer
 
 GEORGIAN = {"weight_decay": 0.5, "language": "ka"}
 TEXT = "გამარჯობა მსოფლიო"

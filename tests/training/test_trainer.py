@@ -18,8 +18,8 @@ from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import load_data
 from utils.training.plan import settle
 from utils.training.switches.optim import make_accelerator, make_optimizer, make_schedule
-from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
+from utils.training_optimizations import TrainingOptimizer
 
 
 @pytest.fixture(scope="module")

@@ -67,10 +67,13 @@ def shortage(error: BaseException, when: str, device: str) -> UserError | None:
 
 
 def memory_stats() -> dict[str, Any]:
-    """Bytes in use now by the process that trains: this one, or the child that trains for it.
+    """Bytes in use now, by the process that trains and on its GPU; from any thread, and without a GPU.
+
+    While `train_gpt` runs, that is its child process: `pid` names it, and its GPU's bytes are the driver's.
 
     Returns:
-        As `TrainingOptimizer.get_memory_stats`.
+        device; rss_bytes and peak_rss_bytes of the process; with CUDA also allocated_bytes, reserved_bytes, peak_bytes
+        (allocated at most), free_bytes and total_bytes of the GPU that it holds most of.
     """
     # The process that trains for this one, such as for `train_gpt`.
     trainer, peak = None, None

@@ -26,7 +26,7 @@ from utils.training.plan import BOUND, Resumed, RunPlan, as_json, portable
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleWorker
 from utils.training.switches.optim import extend_schedule, optimizer_tensors
-from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.switches.optimizer import Optimizations
 from utils.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Services:
     """When this process began to train, on a clock that only runs forward."""
 
     @property
-    def optimizations(self) -> TrainingOptimizer:
+    def optimizations(self) -> Optimizations:
         """The switches, and what was seen of them."""
         assert self.trainer.optimizations is not None
         return self.trainer.optimizations

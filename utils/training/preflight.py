@@ -26,13 +26,12 @@ from utils.hardware.resources import GIB
 from utils.jobs.child import hold
 from utils.jobs.environment import child_environment
 from utils.performance_utils.device import settle_device
-from utils.performance_utils.memory import is_out_of_memory
+from utils.performance_utils.memory import is_out_of_memory, memory_stats
 from utils.switches import FAST, MEASURED, SWITCHES, missed
 from utils.training.data.batches import Batch
 from utils.training.plan import plan_run
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.optim import make_accelerator
-from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.train import Setup, set_up
 from utils.training.trainer import Trainer
 
@@ -171,7 +170,7 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, observed
         batches += group
     seconds = sum(times) + finish_s(on_gpu=on_gpu)
     cpu_s = time.process_time() - begin_cpu
-    memory = TrainingOptimizer.get_memory_stats()
+    memory = memory_stats()
     computed = sum(batch.packed.gather_indices.numel() for batch in batches)
     return Measurement(
         steps=steps,

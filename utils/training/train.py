@@ -23,7 +23,7 @@ from utils.errors import UserError, disk_errors
 from utils.jobs.child import hold
 from utils.performance_utils.arithmetic import peak_flops, useful_flops
 from utils.performance_utils.device import settle_device
-from utils.performance_utils.memory import memory_errors
+from utils.performance_utils.memory import memory_errors, memory_stats
 from utils.performance_utils.settings import kept_torch_settings, log_performance_info, log_system_info
 from utils.performance_utils.tracker import PerformanceTracker, PhaseClock, timing
 from utils.project.advice import command
@@ -61,7 +61,7 @@ from utils.training.recovery import Recovery
 from utils.training.run_folder import changed_recordings, keep_recordings, make_folder, renew_settings
 from utils.training.samples import LAST_SAMPLE_S, make_sampling
 from utils.training.switches.optim import DTYPES, faster_precision, make_accelerator
-from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.switches.optimizer import Optimizations
 from utils.training.trainer import Losses, StepResult, Trainer, make_trainer
 
 log = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
         UserError: a fault of the clips, or the run cannot be resumed with them.
     """
     accelerator = make_accelerator(plan.config.device)
-    optimizations = TrainingOptimizer.from_config(plan.config, accelerator.device)
+    optimizations = Optimizations(plan.config, accelerator.device)
     global_micro_batches = micro_batches_of(plan, accelerator.num_processes)
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
     changed = changed_recordings(plan.resumed.run, data) if plan.resumed else []
@@ -475,7 +475,7 @@ def log_machine(services: Services, result: StepResult) -> None:
     optimizations, now = services.optimizations, time.monotonic()
     if optimizations.reported and now - optimizations.memory_logged >= MEMORY_SECONDS:
         optimizations.memory_logged = now
-        services.log.write("memory", step=services.trainer.num_steps, **optimizations.get_memory_stats())
+        services.log.write("memory", step=services.trainer.num_steps, **memory_stats())
 
 
 def log_switches(services: Services) -> None:

@@ -24,7 +24,7 @@ from utils.training.data.batches import Batch
 from utils.training.distributed import wrap
 from utils.training.switches.compile import mark_step
 from utils.training.switches.optim import DTYPES, make_schedule, set_schedule
-from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.switches.optimizer import Optimizations
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""
@@ -94,7 +94,7 @@ class Trainer:
     seed: int
     """With the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one does,
     whichever process computes the micro-batch."""
-    optimizations: TrainingOptimizer | None = None
+    optimizations: Optimizations | None = None
     """Does the steps and evaluations; it is given the model, the work and what takes a failed one back."""
     parallel: DistributedDataParallel | None = None
     """The model as several processes train it; sums their gradients."""
@@ -260,7 +260,7 @@ class Trainer:
 
 
 def make_trainer(
-    config: TrainConfig, base: Base, accelerator: Accelerator, optimizations: TrainingOptimizer, *, total_steps: int
+    config: TrainConfig, base: Base, accelerator: Accelerator, optimizations: Optimizations, *, total_steps: int
 ) -> Trainer:
     """The model on its device with optimizer and schedule.
 
@@ -274,7 +274,7 @@ def make_trainer(
     assert config.learning_rate
     if accelerator.device.type == "cpu":
         keep_freed_memory()
-    gpt = optimizations.optimize_model(load_gpt(base))
+    gpt = optimizations.apply(load_gpt(base))
     gpt.options.reading_weight = config.reading_weight
     optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
     return Trainer(

@@ -26,8 +26,8 @@ from utils.training.data.loaders import Loaders
 from utils.training.switches.base import resolve
 from utils.training.switches.compile import compile_blocks
 from utils.training.switches.optim import make_accelerator
-from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.switches.record import num_graphs
+from utils.training_optimizations import TrainingOptimizer
 
 SECONDS = 7.0
 

@@ -11,8 +11,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from tests.model.stock import stock_gpt, without_dropout
 from utils.bases.find import find_base
 from utils.errors import UserError
-from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.switches.record import saved_bytes
+from utils.training_optimizations import TrainingOptimizer
 
 Loss = Callable[[nn.Module], Tensor]
 

@@ -28,9 +28,9 @@ from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.training.plan import settle, sources_of
 from utils.training.switches.compile import compile_blocks
-from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.switches.record import StepRecord, record_step
 from utils.training.train import TrainResult, fine_tune
+from utils.training_optimizations import TrainingOptimizer
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 
