@@ -42,8 +42,8 @@ from utils.evaluation.settings import EvaluateConfig
 from utils.hardware.processor import cpu
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
-from utils.model.weights import part, write_pickle
-from utils.model.xtts import DECODER_PREFIX, full_state
+from utils.model.weights import DECODER_PREFIX, part, write_pickle
+from utils.model.xtts import full_state
 from utils.project.paths import open_project
 from utils.runs.layout import find_run
 from utils.training.train import fine_tune

@@ -32,8 +32,8 @@ from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.model.eight_bit import to_eight_bit
 from utils.model.voices import Voice
-from utils.model.weights import write_pickle, write_weights
-from utils.model.xtts import SPEAKER_PREFIX, full_state
+from utils.model.weights import SPEAKER_PREFIX, write_pickle, write_weights
+from utils.model.xtts import full_state
 from utils.options import DATASET_RATE
 
 VERSION = 6

@@ -23,8 +23,7 @@ from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
 from utils.model.decoder.build import build_decoder
 from utils.model.gpt import XttsGpt
-from utils.model.weights import State, part
-from utils.model.xtts import DECODER_PREFIX, GPT_PREFIX
+from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, State, part
 from utils.options import CODE_SAMPLES, DATASET_RATE
 from utils.project.paths import Project, assets_folder
 from utils.runs.layout import REFERENCE_FILE

@@ -9,8 +9,7 @@ from safetensors.torch import load_file
 from utils.bases.find import find_base
 from utils.errors import UserError
 from utils.model.eight_bit import GROUP, LEAST, from_eight_bit, to_eight_bit
-from utils.model.weights import read_weights, write_weights
-from utils.model.xtts import SPEAKER_PREFIX
+from utils.model.weights import SPEAKER_PREFIX, read_weights, write_weights
 
 
 def _state() -> dict[str, torch.Tensor]:

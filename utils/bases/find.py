@@ -7,6 +7,8 @@ with this file is complete. about.json of a packed base (the starter, and each g
 
 import hashlib
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -228,6 +230,18 @@ def _unreadable(path: Path, reason: str) -> UserError:
     return UserError(what=f"the file cannot be read: {reason}", where=str(path), fix="delete it and download again")
 
 
+def _made_tiny() -> Path:
+    """Folder of the tiny base in the user's base folder, made when absent."""
+    folder = base_folder("tiny").absolute()
+    if not (folder / "about.json").is_file():
+        # By another process: this one may need no model, and building one loads them all.
+        command = [sys.executable, "-m", "utils.cli.base", "make-tiny", "--out", str(folder)]
+        made = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+        if not (folder / "about.json").is_file():
+            raise UserError(what=f"the base tiny cannot be made: {made.stderr.strip()[-500:]}", where=str(folder))
+    return folder
+
+
 def find_base(name: str) -> Base:
     """The base of that name or folder; `tiny` is made when it is first asked for.
 
@@ -238,9 +252,7 @@ def find_base(name: str) -> Base:
         UserError: not downloaded yet, no such base, a folder without a model, or a packed base with a changed file.
     """
     if name == "tiny":
-        from utils.bases.tiny import ensure_tiny
-
-        return Base(ensure_tiny())
+        return Base(_made_tiny())
     folder = base_folder(name)
     if not folder.is_dir():
         known = ", ".join(EMBEDDED + DOWNLOADED)

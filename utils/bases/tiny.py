@@ -13,7 +13,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from torch import Tensor
 
-from utils.bases.catalog import TINY_VERSION, base_folder
+from utils.bases.catalog import TINY_VERSION
 from utils.files import new_folder
 from utils.model.decoder.build import build_decoder
 from utils.model.dvae import build_dvae
@@ -38,14 +38,6 @@ ABOUT: dict[str, Any] = {
     # Crops of 0.5 to 1 s instead of 3 to 6: the conditioning encoder's attention would take most of a step otherwise.
     "training": {"learning_rate": 3e-3, "num_epochs": 6, "dropout": 0.0, "crop": [11_025, 22_050]},
 }
-
-
-def ensure_tiny() -> Path:
-    """Folder of the tiny base in the user's base folder, made when absent."""
-    folder = base_folder("tiny")
-    if not (folder / "about.json").is_file():
-        make_tiny(folder)
-    return folder
 
 
 def make_tiny(folder: Path) -> Path:

@@ -113,9 +113,11 @@ class ProgressEvents:
 
 
 def _prepare(config: PrepareConfig, report: ProgressFn) -> None:
+    from utils.bases.download import fetch_base
     from utils.dataset.build import prepare
 
-    print(prepare(config, accept_license=False, progress=report).table())
+    fetch_base(config.base, progress=report)
+    print(prepare(config, progress=report).table())
 
 
 def _train(config: TrainConfig, report: ProgressFn) -> None:

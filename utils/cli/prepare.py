@@ -33,6 +33,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _prepare(given: PrepareCommand) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
+    from utils.bases.download import fetch_base
     from utils.dataset.build import prepare
     from utils.dataset.sources.read import require_inputs
 
@@ -41,9 +42,10 @@ def _prepare(given: PrepareCommand) -> None:
     # Before a download, which takes long.
     require_inputs((config.input, *config.also))
     with progress_phases() as phases:
+        fetch_base(config.base, accept_license=given.accept_license, progress=phases)
         # Shown from now on: long recordings are read, and perhaps transcribed, before the first clip.
         phases("preparing clips", 0, None)
-        result = prepare(config, accept_license=given.accept_license, progress=phases)
+        result = prepare(config, progress=phases)
     print(f"dataset {project.dataset}: {result.added} new clips, {result.unchanged} as before")
     print(result.table())
     if result.used:

@@ -40,7 +40,7 @@ Change = Callable[[list[ClipReport]], tuple[list[ClipReport], list[Recording]]]
 """A fix of the clips that a dataset has: how they shall be, and what new ones are made from."""
 
 
-def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progress: ProgressFn | None = None) -> Report:
+def prepare(config: PrepareConfig, *, progress: ProgressFn | None = None) -> Report:
     """Bring recordings with transcripts into the project's dataset.
 
     Writes output/<project>/dataset/ {wavs/, metadata_train.csv, metadata_eval.csv, lang.txt, report.json, report.html}.
@@ -49,7 +49,6 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
 
     Args:
         config: checked settings.
-        accept_license: of the base's weights, so that a missing one is downloaded first; see `fetch_base`.
         progress: called with the phase, clips done, and clips in all.
 
     Returns:
@@ -59,18 +58,15 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
         UserError: the input cannot be read or holds no usable clip, a set would be empty, the base cannot read the
             language, the dataset has another one, or the disk is full.
     """
-    from utils.bases.download import fetch_base
     from utils.bases.find import find_base
 
     project = open_project(config.project, config.output)
     if config.engine == "ray":
-        # Before a download and before recordings are read, which take long.
+        # Before recordings are read, which takes long.
         require_ray()
     inputs = (config.input, *config.also)
     for path in inputs:
         _check_apart(path, project)
-    if accept_license is not None:
-        fetch_base(config.base, accept_license=accept_license, progress=progress)
     find_base(config.base)
     device = config.transcriber_device if config.transcriber else "cpu"
     with hold("prepare", device=device, output=project.output, folder=project.folder):
@@ -178,7 +174,7 @@ def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
 
 
 def _scorers(config: PrepareConfig, base: Any) -> Scorers:
-    from utils.bases.loading import speaker_fingerprint
+    from utils.bases.speaker_encoder import speaker_fingerprint
 
     asks_speaker = config.quality and config.check_speakers
     return Scorers(

@@ -18,8 +18,8 @@ from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
 from utils.jobs.device import require_usable
-from utils.model.weights import part, write_pickle
-from utils.model.xtts import DECODER_PREFIX, full_state
+from utils.model.weights import DECODER_PREFIX, part, write_pickle
+from utils.model.xtts import full_state
 from utils.project.paths import Project, open_project
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE, checkpoint_of, find_run, newest_run
 from utils.runs.weights import load_checkpoint

@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ from utils.errors import UserError
 from utils.model.eight_bit import from_eight_bit
 
 State = dict[str, Tensor]
+
+GPT_PREFIX = "gpt."
+DECODER_PREFIX = "hifigan_decoder."
+SPEAKER_PREFIX = f"{DECODER_PREFIX}speaker_encoder."
 
 PART_BYTES = 2**28
 """Of a file that are loaded at a time."""
@@ -123,6 +128,28 @@ def load_in_parts(
         if rest:
             del state
             state = read()
+
+
+def load_strictly(module: nn.Module, source: State | Callable[[], State], *, where: str) -> None:
+    """Load strictly, naming the first tensor that is missing, left over or of another size."""
+    read = source if callable(source) else partial(dict, source)
+    load_in_parts(module, read, partial(_require_fitting, module, where))
+
+
+def _require_fitting(module: nn.Module, where: str, state: State) -> None:
+    own = module.state_dict()
+    missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    if missing or extra:
+        raise UserError(
+            what=f"the weights do not belong to this model: missing {missing[:3]}, unknown {extra[:3]}", where=where
+        )
+    for name, tensor in own.items():
+        if tensor.shape != state[name].shape:
+            raise UserError(
+                what=f"{name} has {tuple(state[name].shape)} in the weights, {tuple(tensor.shape)} by the settings",
+                where=where,
+                fix="use the vocab.json and config.json that belong to these weights",
+            )
 
 
 def part(state: Mapping[str, Tensor], prefix: str) -> State:

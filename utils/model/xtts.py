@@ -1,19 +1,13 @@
 """Build the GPT from a state dict, and put GPT, decoder and mel statistics together as one XTTS state dict."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from utils.errors import UserError
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.shapes import GptShape
-from utils.model.weights import State, load_in_parts
-
-GPT_PREFIX = "gpt."
-DECODER_PREFIX = "hifigan_decoder."
-SPEAKER_PREFIX = f"{DECODER_PREFIX}speaker_encoder."
+from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, State, load_strictly
 
 
 def build_gpt(
@@ -34,7 +28,7 @@ def build_gpt(
     with torch.device("meta"):
         gpt = XttsGpt(shape, options)
     gpt.to_empty(device="cpu")
-    _load(gpt, state, where=where)
+    load_strictly(gpt, state, where=where)
     return gpt.float()
 
 
@@ -60,25 +54,3 @@ def initialize_gpt(gpt: XttsGpt) -> None:
     for name, parameter in gpt.gpt.named_parameters():
         if name.endswith("c_proj.weight"):
             nn.init.normal_(parameter, std=0.02 / (2 * gpt.shape.layers) ** 0.5)
-
-
-def _load(module: nn.Module, source: State | Callable[[], State], *, where: str) -> None:
-    """Load strictly, naming the first tensor that is missing, left over or of another size."""
-    read = source if callable(source) else partial(dict, source)
-    load_in_parts(module, read, partial(_require_fitting, module, where))
-
-
-def _require_fitting(module: nn.Module, where: str, state: State) -> None:
-    own = module.state_dict()
-    missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-    if missing or extra:
-        raise UserError(
-            what=f"the weights do not belong to this model: missing {missing[:3]}, unknown {extra[:3]}", where=where
-        )
-    for name, tensor in own.items():
-        if tensor.shape != state[name].shape:
-            raise UserError(
-                what=f"{name} has {tuple(state[name].shape)} in the weights, {tuple(tensor.shape)} by the settings",
-                where=where,
-                fix="use the vocab.json and config.json that belong to these weights",
-            )

@@ -11,7 +11,7 @@ import torch
 from tests.dataset.recordings import config, demo_clips, make_source
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
-from utils.bases import loading
+from utils.bases import speaker_encoder
 from utils.bases.find import find_base
 from utils.dataset.build import prepare
 from utils.dataset.quality import scorers as judges_module
@@ -72,7 +72,7 @@ def test_the_voice_is_heard_by_the_bases_own_speaker_encoder_and_once_only(
 ) -> None:
     source = make_source(tmp_path / "in", 3)
     report = prepare(_measured(source, tmp_path / "out"))
-    encoder = loading.load_speaker_encoder(find_base("tiny"))
+    encoder = speaker_encoder.load_speaker_encoder(find_base("tiny"))
     heard = []
     for clip in demo_clips(3):
         wav = load_audio(clip.audio, DATASET_RATE)
@@ -88,7 +88,7 @@ def test_the_voice_is_heard_by_the_bases_own_speaker_encoder_and_once_only(
         others = sum(voice for other, voice in enumerate(heard) if other != number)
         expected = torch.cosine_similarity(heard[number], others, dim=0)
         assert clip.measures["voice"] == pytest.approx(float(expected), abs=0.02)
-    monkeypatch.setattr(loading, "load_speaker_encoder", None)
+    monkeypatch.setattr(speaker_encoder, "load_speaker_encoder", None)
     again = prepare(_measured(source, tmp_path / "out"))
     assert [clip.measures for clip in again.used] == [clip.measures for clip in report.used]
 
@@ -98,8 +98,8 @@ def test_the_encoder_for_many_crops_gives_the_embeddings_of_the_bases_own(base: 
     wavs = crops(torch.cat([load_audio(clip.audio, DATASET_RATE) for clip in demo_clips(8)], dim=1))
     assert len(wavs) > 8, "more than are embedded at once"
     with torch.inference_mode():
-        expected = loading.load_speaker_encoder(find_base(base))(wavs.clone(), l2_norm=True)
-    found = FastSpeakerEncoder(loading.load_speaker_encoder(find_base(base)))(wavs)
+        expected = speaker_encoder.load_speaker_encoder(find_base(base))(wavs.clone(), l2_norm=True)
+    found = FastSpeakerEncoder(speaker_encoder.load_speaker_encoder(find_base(base)))(wavs)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 

@@ -162,7 +162,7 @@ class Scorers:
 def _speaker_encoder(base: Path, fingerprint: str) -> Any:
     """A base's speaker encoder, loaded once a process: it takes longer than scoring ten clips."""
     from utils.bases.base import Base
-    from utils.bases.loading import load_speaker_encoder
+    from utils.bases.speaker_encoder import load_speaker_encoder
 
     return FastSpeakerEncoder(load_speaker_encoder(Base(base)))
 

@@ -5,11 +5,11 @@ from torch import nn
 from utils.model.decoder.acoustic import AcousticModel
 from utils.model.decoder.vocos import SpectralGenerator, SpectralVocoder
 from utils.model.shapes import DecoderShape
+from utils.model.speaker_encoder import build_speaker_encoder
 
 
 def build_decoder(shape: DecoderShape) -> nn.Module:
     """HiFi-GAN and speaker encoder of these sizes, with random weights."""
-    from TTS.encoder.models.resnet import ResNetSpeakerEncoder
     from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
     decoder = HifiDecoder(
@@ -25,13 +25,5 @@ def build_decoder(shape: DecoderShape) -> nn.Module:
         trunk = AcousticModel(shape.latent_width, shape.speaker_width, shape.trunk_blocks)
         decoder.waveform_decoder = SpectralGenerator(trunk, SpectralVocoder(shape.vocoder_width, shape.vocoder_blocks))
     if not shape.is_stock:
-        decoder.speaker_encoder = ResNetSpeakerEncoder(
-            input_dim=64,
-            proj_dim=shape.speaker_width,
-            layers=list(shape.speaker_layers),
-            num_filters=list(shape.speaker_filters),
-            log_input=True,
-            use_torch_spec=True,
-            audio_config=decoder.speaker_encoder_audio_config,
-        )
+        decoder.speaker_encoder = build_speaker_encoder(shape)
     return decoder

@@ -12,8 +12,7 @@ from utils.bases.grow import grow_base
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.files import share_file
-from utils.model.weights import State, read_weights
-from utils.model.xtts import GPT_PREFIX
+from utils.model.weights import GPT_PREFIX, State, read_weights
 from utils.project.paths import Project
 from utils.runs.layout import MODEL_FILE, ModelRef
 from utils.runs.weights import load_checkpoint
