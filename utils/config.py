@@ -101,6 +101,8 @@ class TrainConfig(Config):
     evaluation clip's text when not given, unless the base cannot speak (tiny)."""
     log_to: str | None = None
     """Loggers besides the event log: tensorboard, wandb, or both, separated by a comma."""
+    profile: int = 0
+    """Steps to trace with torch.profiler into the run's folder, from the second one on; 0 is off."""
     gradient_checkpointing: Checkpointing = "none"
     """Recompute activations in the backward pass: less memory, more time. selective keeps what is expensive."""
     sdpa: bool = True
@@ -181,6 +183,7 @@ _MINIMUMS = {
     "checkpoint_every": 0,
     "keep_checkpoints": 0,
     "patience": 0,
+    "profile": 0,
 }
 _TRAIN_LIMITS = {name: (f"[{least}, inf]", "", f"{least} or more") for name, least in _MINIMUMS.items()} | {
     "learning_rate": ("(0, 1)", "", "a value between 1e-7 and 1e-2"),

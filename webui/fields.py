@@ -17,7 +17,7 @@ KINDS = {"gradient_checkpointing": "recompute", "mixed_precision": "half"}
 """Checkboxes of tab 2 whose setting has several values that are on, and the component that chooses among them."""
 NOT_ASKED = ("project", "output", "base", "language", "run_id", "resume", "allow_changes", "preflight")
 """Settings of a training that the page gives itself."""
-NOT_OFFERED = ("reading_weight", "trim_end", "log_to")
+NOT_OFFERED = ("reading_weight", "trim_end", "log_to", "profile")
 """Settings that need word times, which preparing a dataset never writes, suit all, or need another program."""
 PLAIN: dict[Any, Kind] = {bool: "bool", int: "int", float: "float", str: "text"}
 

@@ -1,5 +1,8 @@
 """The commands end to end on a small project: what they print, leave behind, and answer to bad input."""
 
+import gzip
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +61,16 @@ def test_train_says_what_happened_and_what_comes_next(trained: Project, capsys) 
     train.main([*flags(trained), "--base", "tiny", "--num-epochs", "1", "--no-sdpa"])
     printed = capsys.readouterr().out
     assert "8 used, 0 dropped" in printed and f"utils.cli.export --project {trained.name}" in printed
+
+
+def test_train_profiles_steps_and_names_the_costliest_operations(trained: Project, capfd) -> None:
+    train.main([*flags(trained), "--base", "tiny", "--num-epochs", "1", "--profile", "1", "--run-id", "profiled"])
+    printed = capfd.readouterr().err
+    _, found = printed.split("costliest operations of the profiled steps")
+    assert len(re.findall(r"^\S.* +\d+ calls +\d+\.\d ms +\d+\.\d%$", found, re.MULTILINE)) == 10, printed
+    assert "aten::addmm" in found or "aten::mm" in found
+    events = json.loads(gzip.decompress((trained.folder / "runs" / "profiled" / "trace.json.gz").read_bytes()))
+    assert {"ProfilerStep#1"} == {name for e in events["traceEvents"] if (name := e["name"]).startswith("ProfilerStep")}
 
 
 def test_help_shows_units_and_defaults(capsys) -> None:

@@ -42,6 +42,7 @@ FREE = (
     "best_by",
     "sample_text",
     "log_to",
+    "profile",
 )
 """Settings a resumed run may be given anew without more ado: the steps it takes stay the same, or there are more."""
 FIXED = ("base", "lora_rank")

@@ -8,7 +8,7 @@ memory runs out) and distributed.py (several processes).
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,7 @@ from utils.training.distributed import (
 )
 from utils.training.divergence import Divergence
 from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
+from utils.training.profiling import profiled_steps
 from utils.training.recovery import Recovery
 from utils.training.run_folder import changed_recordings, keep_recordings, make_folder, renew_settings
 from utils.training.samples import LAST_SAMPLE_S, make_sampling
@@ -298,7 +299,9 @@ def fit(state: RunState, services: Services) -> End:
             or the end could not be saved.
     """
     try:
-        ended = train_epochs(state, services)
+        num_profiled = services.plan.config.profile if services.is_writer else 0
+        with profiled_steps(services.folder, num_profiled) as step_done:
+            ended = train_epochs(state, services, step_done)
         # What is under way may be the end already.
         services.sampling.poll(services.saver.finish())
         if services.saver.saved_step != services.trainer.num_steps:
@@ -321,7 +324,7 @@ def fit(state: RunState, services: Services) -> End:
         ) from error
 
 
-def train_epochs(state: RunState, services: Services) -> End:
+def train_epochs(state: RunState, services: Services, step_done: Callable[[], None]) -> End:
     """Each epoch ends with an evaluation and a checkpoint."""
     total, trainer = services.total_steps(state), services.trainer
     while state.epoch < services.num_epochs:
@@ -332,6 +335,7 @@ def train_epochs(state: RunState, services: Services) -> End:
             host.begin("step")
             require_readable(services, [fault for batch in batches for fault in batch.lost])
             result = services.recovery.step(batches)
+            step_done()
             done = state.batches_done + trainer.accelerator.num_processes * len(batches)
             state.batches_done = min(done, services.loaders.num_batches(state.epoch))
             # Log: the step, the machine, and what each switch did.
