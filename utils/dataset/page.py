@@ -45,40 +45,15 @@ def write_page(path: Path, report: Report, project: str) -> None:
     Raises:
         OSError: the disk is full or not writable.
     """
-    look_at = ("clip", "why")
-    sections = [
-        _section(
-            "Used, to be reviewed", report.flagged, look_at, lambda c: (c.name, "; ".join(map(": ".join, c.flags)))
-        ),
-        _section(
-            "Used, without a normalization rule for all of the text",
-            report.noted,
-            look_at,
-            lambda c: (c.name, "; ".join(c.notes)),
-        ),
-        _section(
-            "Unsupported characters",
-            report.unknown_characters,
-            ("character", "code point", "count", "clips", "fix"),
-            lambda u: (u.character, u.name, u.count, u.clips, u.instead),
-        ),
-        _section("Dropped", report.dropped, look_at, lambda c: (c.name, f"{c.reason}: {c.detail}")),
-        _section("Ignored files", report.ignored, ("file", "kind"), tuple),
-        _section("Read otherwise than written", report.notes, ("note",), lambda note: (note,)),
-        _section(
-            "All clips in use",
-            report.used,
-            ("clip", "set", "seconds", "speaker"),
-            lambda c: (c.name, c.split, f"{c.seconds:.2f}", c.speaker),
-        ),
-    ]
+    heads = ("clip", "set", "seconds", "speaker")
+    used = ("all clips in use", report.used, heads, lambda c: (c.name, c.split, f"{c.seconds:.2f}", c.speaker))
     template = jinja2.Template(_TEMPLATE.read_text(encoding="utf-8"), autoescape=True)
     charts = [_histogram(report.used, *kind) for kind in _HISTOGRAMS]
     page = template.render(
         project=project,
         totals=_totals(report),
         charts=[chart for chart in charts if chart],
-        sections=sections,
+        sections=[_section(*section) for section in (*report.sections, used)],
         shown=_SHOWN,
         settings=report.settings.items(),
     )

@@ -31,10 +31,15 @@ class UnknownCharacter:
     """What to do about it, in words."""
 
     @property
-    def line(self) -> str:
-        """All of it, for people."""
+    def title(self) -> str:
+        """The character and its name."""
+        return f"{self.character} ({self.name})"
+
+    @property
+    def advice(self) -> str:
+        """How often it occurs, and what to do about it."""
         times = f"{self.count} time{'s' * (self.count != 1)} in {self.clips} clip{'s' * (self.clips != 1)}"
-        return f"{self.character} ({self.name}): {times}; {self.instead}"
+        return f"{times}; {self.instead}"
 
 
 def suggestion(character: str, is_known: Callable[[str], bool], *, extend: str = "") -> str:

@@ -14,8 +14,8 @@ from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
 from utils.dataset.clips.sound import digest
 from utils.dataset.formats.locate import printable
-from utils.dataset.storage.manifest import Clip, read_manifest
-from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
+from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Report, Row, Split, as_edited
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.options import DATASET_RATE
@@ -45,14 +45,9 @@ def read_existing(project: Project, language: str) -> Report:
         )
     report = Report.load(project.report)
     rows = dict(_rows(project))
-    # One that was dropped may share its wav with one in use (the same sound in two files): the row is that one's.
-    by_status = sorted(enumerate(report.clips), key=lambda item: item[1].status == "used")
-    owners = {clip.clip: number for number, clip in by_status}
-    clips = [
-        _as_edited(clip, rows.pop(clip.clip, None) if owners[clip.clip] == number else None, project)
-        for number, clip in enumerate(report.clips)
-    ]
-    clips += [_put_in(name, *row) for name, row in rows.items()]
+    clips = [_with_wav(clip, project) for clip in as_edited(report.clips, rows)]
+    known = {clip.clip for clip in report.clips}
+    clips += [_put_in(name, row, project) for name, row in rows.items() if name not in known]
     edited = {clip.audio_hash: clip.split for clip in clips if clip.split}
     return dataclasses.replace(report, clips=clips, splits=report.splits | edited)
 
@@ -89,53 +84,47 @@ def _has_dataset(project: Project) -> bool:
     return not missing
 
 
-def _rows(project: Project) -> Iterator[tuple[str, tuple[Clip, Split]]]:
+def _rows(project: Project) -> Iterator[tuple[str, Row]]:
     """Rows of both metadata files by their path below the dataset folder."""
     splits: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
+    folder = project.dataset.absolute()
     for csv, split in splits:
         for clip in read_manifest(csv):
-            inside = clip.audio.is_relative_to(project.dataset.absolute())
-            name = clip.audio.relative_to(project.dataset.absolute()) if inside else clip.audio
-            yield name.as_posix(), (clip, split)
+            name = clip.audio.relative_to(folder) if clip.audio.is_relative_to(folder) else clip.audio
+            yield name.as_posix(), Row(split, clip.text, clip.speaker)
 
 
-def _as_edited(clip: ClipReport, row: tuple[Clip, Split] | None, project: Project) -> ClipReport:
-    """A clip of the report, with what its row says now."""
-    if not clip.clip:
+def _with_wav(clip: ClipReport, project: Project) -> ClipReport:
+    """The clip as it is where its wav was deleted."""
+    # What was taken out by hand stays out.
+    if not clip.clip or clip.reason in BY_HAND or (project.dataset / clip.clip).is_file():
         return clip
-    if row is None and clip.status == "dropped":
-        # It had no row before either. What was taken out by hand stays out, even when its wav is deleted.
-        is_kept = clip.reason in BY_HAND or (project.dataset / clip.clip).is_file()
-        return clip if is_kept else dataclasses.replace(clip, clip="")
-    if row is None:
-        return clip.as_dropped(EXCLUDED)
-    edited, split = row
-    clip = dataclasses.replace(clip, text=edited.text, speaker=edited.speaker)
-    if not (project.dataset / clip.clip).is_file():
-        # Only the sound is lost: made again from its source, the clip has its row's words and its side of the split.
-        gone = f"{clip.clip} is no longer in the dataset"
-        return dataclasses.replace(clip, status="dropped", reason="missing file", detail=gone, split="", clip="")
-    return dataclasses.replace(clip, status="used", reason="", detail="", split=split)
+    if clip.status == "dropped":
+        return dataclasses.replace(clip, clip="")
+    # Only the sound is lost: made again from its source, the clip has its row's words and its side of the split.
+    gone = Fault("missing file", f"{clip.clip} is no longer in the dataset")
+    return dataclasses.replace(clip.as_dropped(gone), clip="")
 
 
-def _put_in(name: str, row: Clip, split: Split) -> ClipReport:
+def _put_in(name: str, row: Row, project: Project) -> ClipReport:
     """A clip for a row that was added by hand."""
-    source = printable(row.audio)
-    if not row.audio.is_file():
-        detail = f"a row of the {split} metadata names it, but it is not there"
+    audio = project.dataset.absolute() / name
+    source = printable(audio)
+    if not audio.is_file():
+        detail = f"a row of the {row.split} metadata names it, but it is not there"
         return ClipReport(source=source, status="dropped", reason="missing file", detail=detail, text=row.text)
-    pcm = to_pcm16(load_audio(row.audio, DATASET_RATE))
+    pcm = to_pcm16(load_audio(audio, DATASET_RATE))
     return ClipReport(
         source=source,
         clip=name,
         status="used",
-        split=split,
+        split=row.split,
         text=row.text,
         speaker=row.speaker,
         source_text=row.text,
         source_speaker=row.speaker,
         num_samples=pcm.shape[1],
-        source_hash=file_hash(row.audio)[:32],
+        source_hash=file_hash(audio)[:32],
         audio_hash=digest(pcm),
         wav_hash=digest(pcm),
     )

@@ -16,7 +16,7 @@ from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.scorers import Scorers
 from utils.dataset.settings import Engine
 from utils.dataset.sources.recording import Recording
-from utils.dataset.storage.parallel import WORTH_PROCESSES, load_ahead, run_tasks
+from utils.dataset.storage.parallel import run_tasks
 from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Report, Span
 from utils.dataset.storage.work import Work, short_hash
 from utils.options import DATASET_RATE
@@ -76,7 +76,7 @@ class ClipMaker:
         # The same for the same parts of the same files, wherever they lie.
         parts = ((digest, span.start_s, span.end_s) for span, digest in zip(spans, hashes, strict=True))
         clip = replace(clip, source_hash=hashes[0], id=short_hash(*parts))
-        known = self._by_id.get(clip.id)
+        known = self._known.get(("id", clip.id))
         if known is None and (fault := self.checks.text(clip.text).fault):
             # What cannot be trained on need not be decoded.
             return Draft(clip=self._read(clip)[0], fault=fault)
@@ -100,7 +100,7 @@ class ClipMaker:
             return None
         if not sound.wav_hash or self.work.wav(sound.wav_hash).is_file():
             return sound
-        used = self._by_wav.get(sound.wav_hash)
+        used = self._known.get(("wav", sound.wav_hash))
         return sound if used is not None and (self.dataset / used.clip).is_file() else None
 
     def finish(self, draft: Draft) -> ClipReport:
@@ -114,7 +114,7 @@ class ClipMaker:
         sound = ClipSound(**self.work.get(draft.task.item))
         if sound.fault:
             return self._drop_unless_had(clip, Fault("unreadable audio", sound.fault))
-        known = known or self._by_sound.get(sound.audio_hash)
+        known = known or self._known.get(("sound", sound.audio_hash))
         clip = replace(
             clip,
             num_samples=_whole_length(draft) if sound.is_cut else sound.num_samples,
@@ -147,7 +147,7 @@ class ClipMaker:
         longer = self.checks.max_audio_length + 1
         fault = fault or self.checks.length(longer if sound.is_cut else sound.num_samples) or self._duplicate(clip)
         if fault is None:
-            kept = self._by_wav.get(clip.wav_hash)
+            kept = self._known.get(("wav", clip.wav_hash))
             # A name that people recognize and that no other sound has.
             stem = re.sub(r"[^\w-]+", "_", Path(clip.source).stem)[:_NAME_LENGTH]
             return self._use(clip, kept.clip if kept is not None else f"{WAVS}/{stem}-{clip.wav_hash[:12]}.wav")
@@ -162,7 +162,7 @@ class ClipMaker:
 
     def _drop_unless_had(self, clip: ClipReport, fault: Fault) -> ClipReport:
         """A file that is gone, locked or no longer named is no reason to lose the clip that was made from it."""
-        known = self._by_place.get((clip.source, clip.start_s, clip.end_s))
+        known = self._known.get(("place", clip.source, clip.start_s, clip.end_s))
         if known is None or fault.reason not in ("missing file", "unreadable audio", "no transcript"):
             return _drop(clip, fault)
         if fault.reason == "no transcript":
@@ -203,30 +203,19 @@ class ClipMaker:
         return replace(clip, status="used", reason="", detail="", clip=wav, notes=notes)
 
     @cached_property
-    def _by_id(self) -> dict[str, ClipReport]:
-        """Clips whose sound is known, or that were excluded by hand, by their ids."""
-        return {clip.id: clip for clip in self._known if clip.id}
+    def _known(self) -> dict[tuple[object, ...], ClipReport]:
+        """Clips whose sound is known, or that were excluded by hand: by id, sound, wav, and place in their file.
 
-    @cached_property
-    def _by_sound(self) -> dict[str, ClipReport]:
-        """The same, by audio hash."""
-        return {clip.audio_hash: clip for clip in self._known if clip.audio_hash}
-
-    @cached_property
-    def _by_place(self) -> dict[tuple[str, float, float | None], ClipReport]:
-        """Clips that have a wav, by the file they came from and the part of it."""
-        return {(clip.source, clip.start_s, clip.end_s): clip for clip in self._known if clip.clip}
-
-    @cached_property
-    def _by_wav(self) -> dict[str, ClipReport]:
-        """Clips that have a wav, by the hash of its samples."""
-        return {clip.wav_hash: clip for clip in self._known if clip.clip and clip.wav_hash}
-
-    @cached_property
-    def _known(self) -> list[ClipReport]:
-        """Those in use last, because of clips with the same key the last one counts."""
-        looked_at = (clip for clip in self.existing.clips if clip.audio_hash or clip.reason in BY_HAND)
-        return sorted(looked_at, key=lambda clip: (clip.status == "used", bool(clip.clip)))
+        Of clips with the same key the last one in use counts; only those that have a wav have a place.
+        """
+        known = (clip for clip in self.existing.clips if clip.audio_hash or clip.reason in BY_HAND)
+        found: dict[tuple[object, ...], ClipReport] = {}
+        for clip in sorted(known, key=lambda clip: (clip.status == "used", bool(clip.clip))):
+            found |= {("id", clip.id): clip, ("sound", clip.audio_hash): clip}
+            if clip.clip:
+                found |= {("wav", clip.wav_hash): clip, ("place", clip.source, clip.start_s, clip.end_s): clip}
+        # None is known by an empty key.
+        return {key: clip for key, clip in found.items() if key[1]}
 
 
 def _whole_length(draft: Draft) -> int:
@@ -282,8 +271,6 @@ def make_sounds(
         if (task := drafts[-1].task) is not None and maker.sound(drafts[-1]) is None:
             # Copies of a file share one task.
             missing[task.item] = task
-            if len(missing) == WORTH_PROCESSES:
-                load_ahead(len(missing), workers=workers, engine=engine)
     done = 0
 
     def count(more: int) -> None:

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 from filelock import FileLock
 
 from utils.dataset.edits.history import Edit, EditKind, Place, load_edits, plain, save_edits
 from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
-from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split, as_edited
+from utils.dataset.storage.report import Row as ReportRow
 from utils.errors import UserError, disk_errors
 from utils.files import replacing, write_atomic
 from utils.project.paths import Project
@@ -135,8 +136,10 @@ def _keep(path: Path, state: FileState, report: Report) -> None:
 @lru_cache(maxsize=2)
 def _clips_of(project: Project, state: tuple[FileState, ...]) -> list[ClipReport]:
     del state
-    rows = {row.audio: (row, split) for split, table in _tables(project).items() for row in table}
-    return [_as_edited(clip, rows) for clip in current_report(project).clips]
+    rows = {
+        row.audio: ReportRow(split, row.text, row.speaker) for split, table in _tables(project).items() for row in table
+    }
+    return as_edited(current_report(project).clips, rows)
 
 
 @lru_cache(maxsize=4)
@@ -259,22 +262,6 @@ def can_be_restored(clip: ClipReport) -> bool:
 def can_be_undone(clip: ClipReport) -> bool:
     """Whether anything but the transcript was changed by hand, so that it can be restored, at once or by a job."""
     return clip.reason in BY_HAND or clip.accepted or bool(clip.made_from)
-
-
-def _as_edited(clip: ClipReport, rows: dict[str, tuple[Row, Split]]) -> ClipReport:
-    found = rows.get(clip.clip) if clip.clip else None
-    if found is not None and (clip.status == "used" or can_be_restored(clip)):
-        row, split = found
-        now: dict[str, Any] = {"status": "used", "reason": "", "detail": "", "split": split}
-        now |= {"text": row.text, "speaker": row.speaker}
-        # Most clips are as they were, and copying 50,000 of them takes a second.
-        if now.items() <= vars(clip).items():
-            return clip
-        # How the base reads other words is known after the next preparation.
-        return replace(clip, **now, read=clip.read if row.text == clip.text else "")
-    if found is None and clip.status == "used":
-        return clip.as_dropped(EXCLUDED)
-    return clip
 
 
 def _require_others(project: Project, tables: Tables, clips: Iterable[str]) -> None:

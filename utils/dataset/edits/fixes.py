@@ -44,15 +44,22 @@ def apply(config: FixConfig) -> Report:
     return build(prepared, [], change=lambda clips: FIXES[config.fix](clips, _find(clips, config.clip), config))
 
 
-def _exclude(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fixed:
-    """Use a clip no more until it is restored."""
-    return [clip.as_dropped(EXCLUDED) if clip.id == found.id else clip for clip in clips], []
+CHANGES: dict[FixKind, Callable[[ClipReport, FixConfig], ClipReport]] = {
+    # Use a clip no more until it is restored.
+    "exclude": lambda clip, config: clip.as_dropped(EXCLUDED),
+    # Use clips whatever their flags: they were reviewed.
+    "accept": lambda clip, config: replace(_back(clip), accepted=True),
+    # Write another transcript, and another speaker where one is given.
+    "text": lambda clip, config: replace(
+        clip, text=" ".join(config.text.split()), speaker=config.speaker or clip.speaker
+    ),
+}
+"""Fixes that need no sound."""
 
 
-def _accept(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fixed:
-    """Use clips whatever their flags: they were reviewed."""
+def _change(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fixed:
     ids = {found.id, *(_find(clips, name).id for name in config.also)}
-    return [replace(_back(clip), accepted=True) if clip.id in ids else clip for clip in clips], []
+    return [CHANGES[config.fix](clip, config) if clip.id in ids else clip for clip in clips], []
 
 
 def _restore(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fixed:
@@ -66,15 +73,6 @@ def _restore(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> F
             what="this clip was made from other clips", where=config.clip, fix=f"restore those clips: {names}"
         )
     return _restored(clips, found), []
-
-
-def _edit_text(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fixed:
-    """Write another transcript, and another speaker where one is given."""
-    text = " ".join(config.text.split())
-    return [
-        replace(clip, text=text, speaker=config.speaker or clip.speaker) if clip.id == found.id else clip
-        for clip in clips
-    ], []
 
 
 def _trim(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fixed:
@@ -142,10 +140,8 @@ def _merge(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fix
 
 
 FIXES: dict[FixKind, Callable[[list[ClipReport], ClipReport, FixConfig], Fixed]] = {
-    "accept": _accept,
-    "exclude": _exclude,
+    **dict.fromkeys(CHANGES, _change),
     "restore": _restore,
-    "text": _edit_text,
     "trim": _trim,
     "recut": _recut,
     "split": _split,

@@ -7,7 +7,8 @@ kept. Differences from the recognized words are counted, and a clip with too man
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
+
+from rapidfuzz.distance import Indel
 
 from utils.audio.recognizer import Word
 from utils.dataset.segmentation.cut import Cut, Unit, joined_text
@@ -18,8 +19,6 @@ MOST_DEVIATION = 0.34
 """Share of a clip's letters that may differ: recognizers misspell names, speakers skip some."""
 _MISSING = 4
 """This many words in a row that only one side has are a passage of its own, not a mistake of the recognizer."""
-_BLOCK = 400
-"""Recognized words compared at a time, with twice as many of the transcript: cost grows with length, not its square."""
 _SHOWN = 12
 _TOKEN = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]", re.UNICODE
@@ -125,34 +124,18 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _blocks(said: list[str], recognized: list[str]) -> list[tuple[int, int, int, int, bool]]:
-    """(first and last of said, first and last of recognized, equal) that cover both, in order."""
+    """(first and last of said, first and last of recognized, equal) that cover both, in order.
+
+    Of the ways to turn one into the other by insertions and deletions alone, one of the shortest: words that differ
+    stand side by side as one block.
+    """
     found: list[tuple[int, int, int, int, bool]] = []
-    s = h = 0
-    while h < len(recognized):
-        is_last = h + _BLOCK >= len(recognized)
-        stop = len(said) if is_last else s + 2 * _BLOCK
-        matcher = SequenceMatcher(None, said[s:stop], recognized[h : h + _BLOCK], autojunk=False)
-        matches = [block for block in matcher.get_matching_blocks() if block.size]
-        if not is_last:
-            # The end of a block may match better with what comes next: it is compared again there.
-            matches = matches[: max(1, len(matches) * 3 // 4)]
-        at_s, at_h = s, h
-        for block in matches:
-            found += _between(at_s, s + block.a, at_h, h + block.b)
-            at_s, at_h = s + block.a + block.size, h + block.b + block.size
-            found.append((s + block.a, at_s, h + block.b, at_h, True))
-        if is_last:
-            s, h = at_s, at_h
-            break
-        # Where nothing matches, the recognized words are skipped, or the loop would not end.
-        s, h = at_s, max(at_h, h + (_BLOCK if at_h == h else 0))
-        if found and found[-1][3] < h:
-            found += _between(s, s, found[-1][3], h)
-    return found + _between(s, len(said), h, len(recognized))
-
-
-def _between(s0: int, s1: int, h0: int, h1: int) -> list[tuple[int, int, int, int, bool]]:
-    return [(s0, s1, h0, h1, False)] if s1 > s0 or h1 > h0 else []
+    for step in Indel.opcodes(said, recognized):
+        s0, h0, is_equal = step.src_start, step.dest_start, step.tag == "equal"
+        if found and not is_equal and not found[-1][-1]:
+            s0, _, h0, _, _ = found.pop()
+        found.append((s0, step.src_end, h0, step.dest_end, is_equal))
+    return found
 
 
 def _unit(said: Sequence[tuple[str, str]], index: int, start_s: float, end_s: float) -> Unit:

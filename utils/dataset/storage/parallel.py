@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import forkserver
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -30,7 +29,7 @@ _CHUNK = 8
 """Tasks handed over at a time: their results are what a kill may cost."""
 _QUEUED = 2
 """Chunks a process has waiting, so that it never waits for the parent."""
-WORTH_PROCESSES = 48
+_WORTH_PROCESSES = 48
 """Fewer tasks are done sooner than processes start: each loads torch first."""
 _MOST = 8
 """Processes that are started by themselves: each takes about 0.3 GB."""
@@ -38,20 +37,6 @@ _MOST = 8
 
 class ProcessDied(UserError):
     """A process that worked on clips is gone, as when memory runs out; what was done is kept."""
-
-
-def num_processes(tasks: int, wanted: int | None, cpus: int) -> int:
-    """How many processes the tasks are worth; 1 is this one."""
-    if wanted is not None:
-        return max(1, min(wanted, tasks))
-    return 1 if tasks < WORTH_PROCESSES else min(cpus, _MOST)
-
-
-def load_ahead(tasks: int, *, workers: int | None, engine: Engine = "local") -> None:
-    """Start loading what processes need, while more tasks are still being found; `run_tasks` with as many needs it."""
-    if engine == "local" and sys.platform != "win32" and num_processes(tasks, workers, usable_cpus()) > 1:
-        _context()
-        forkserver.ensure_running()
 
 
 def run_tasks(
@@ -80,7 +65,8 @@ def run_tasks(
     if engine == "ray" and chunks:
         yield from _on_ray(function, chunks, workers)
         return
-    processes = num_processes(len(tasks), workers, usable_cpus())
+    most = min(usable_cpus(), _MOST) if workers is None and len(tasks) >= _WORTH_PROCESSES else workers or 1
+    processes = min(most, len(tasks))
     if processes <= 1:
         for chunk in chunks:
             yield list(chunk), function(chunk)

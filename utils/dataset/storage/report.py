@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from statistics import median
@@ -65,6 +66,14 @@ class Span:
     """Where it begins, in seconds."""
     end_s: float | None = None
     """Where it ends, in seconds; None is the end of the file."""
+
+
+class Row(NamedTuple):
+    """What the metadata files say of a clip."""
+
+    split: Split
+    text: str
+    speaker: str
 
 
 class Ignored(NamedTuple):
@@ -185,6 +194,11 @@ class ClipReport:
         return cls(**clip)
 
 
+Section = tuple[str, Sequence[Any], tuple[str, ...], Callable[[Any], tuple[Any, ...]]]
+"""A title, what is listed below it, the heads of the columns, and what makes the cells of one thing."""
+_WHY = ("clip", "why")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """Every clip the dataset was ever given, what is in it now, and the settings of the last preparation."""
@@ -296,6 +310,20 @@ class Report:
                 fix="restore the file, or prepare under another project name",
             ) from error
 
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """What people should look at, and the dropped clips last."""
+        no_rule, as_read = "used, without a normalization rule for all of the text", "read otherwise than written"
+        unknown = self.unknown_characters
+        return (
+            ("used, to be reviewed", self.flagged, _WHY, lambda c: (c.name, "; ".join(map(": ".join, c.flags)))),
+            (no_rule, self.noted, _WHY, lambda c: (c.name, "; ".join(c.notes))),
+            ("unsupported characters", unknown, ("character", "count and fix"), lambda u: (u.title, u.advice)),
+            (as_read, self.notes, ("note",), lambda note: (note,)),
+            ("ignored", self.ignored, ("file", "kind"), tuple),
+            ("dropped", self.dropped, _WHY, lambda c: (c.name, f"{c.reason}: {c.detail}")),
+        )
+
     def table(self) -> str:
         """The report as text, for the terminal and the log."""
         timed = (
@@ -313,28 +341,42 @@ class Report:
         if denoised := [clip.measures for clip in self.used if "snr_before" in clip.measures]:
             before, after = (median(measures[name] for measures in denoised) for name in ("snr_before", "snr"))
             lines += ["", f"noise removed: signal-to-noise ratio {before:.1f} -> {after:.1f} dB (median)"]
-        ignored = [f"{Path(name).name}: {kind}" for name, kind in self.ignored]
-        sections = (
-            ("used, to be reviewed", [f"{clip.name}: {': '.join(clip.flags[0])}" for clip in self.flagged], "html"),
-            (
-                "used, without a normalization rule for all of the text",
-                [f"{clip.name}: {'; '.join(clip.notes)}" for clip in self.noted],
-                "html",
-            ),
-            ("unsupported characters", [found.line for found in self.unknown_characters], "html"),
-            ("read otherwise than written", self.notes, "html"),
-            ("ignored", ignored, "json"),
-            ("dropped", [explain(clip) for clip in self.dropped], "json"),
-        )
-        for title, found, kind in sections:
-            lines += ["", title, *(f"  {line}" for line in found[:_SHOWN])] if found else []
+        for title, found, _, cells in self.sections:
+            rows = [": ".join(map(str, cells(one)[:2])) for one in found[:_SHOWN]]
+            lines += ["", title, *(f"  {row}" for row in rows)] if rows else []
             if len(found) > _SHOWN:
-                lines.append(f"  and {len(found) - _SHOWN} more, all in report.{kind}")
+                lines.append(f"  and {len(found) - _SHOWN} more, all in report.json")
         return "\n".join(lines)
 
 
 def _clip_or_values(values: dict[str, Any]) -> ClipReport | dict[str, Any]:
     return ClipReport.load(values) if values.keys() >= {"source", "status"} else values
+
+
+def as_edited(clips: Sequence[ClipReport], rows: Mapping[str, Row]) -> list[ClipReport]:
+    """Clips with what their rows say now; one in use whose row was removed is excluded.
+
+    Args:
+        clips: of a report.
+        rows: by the path of the wav.
+    """
+    # A dropped clip may share its wav with one in use (the same sound in two files): the row is that one's.
+    by_status = sorted(enumerate(clips), key=lambda item: item[1].status == "used")
+    owners = {clip.clip: number for number, clip in by_status if clip.clip}
+    found = []
+    for number, clip in enumerate(clips):
+        row = rows.get(clip.clip) if owners.get(clip.clip) == number else None
+        if row is None:
+            found.append(clip.as_dropped(EXCLUDED) if clip.status == "used" else clip)
+            continue
+        split, text, speaker = row
+        now: dict[str, Any] = {"status": "used", "reason": "", "detail": "", "split": split}
+        now |= {"text": text, "speaker": speaker}
+        # Most clips are as they were, and copying 50,000 of them takes a second. How the base reads other words is
+        # known after the next preparation.
+        is_same = now.items() <= vars(clip).items()
+        found.append(clip if is_same else replace(clip, **now, read=clip.read if text == clip.text else ""))
+    return found
 
 
 def explain(clip: ClipReport) -> str:
