@@ -35,6 +35,19 @@ def test_sentence_that_fails_its_guard_is_printed(
     assert "check this sentence (too short, after 3 attempts): Two." in printed
 
 
+def test_words_of_the_projects_table_are_said_otherwise(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "anna").mkdir()
+    (tmp_path / "anna" / "pronunciations.csv").write_text(
+        "word,say,language\nDr,Doctor,\nNo,Yes,de\n", encoding="utf-8"
+    )
+    wavs = [tmp_path / "one.wav", tmp_path / "two.wav"]
+    for wav, text in zip(wavs, ("No, Dr.", "No, Doctor."), strict=True):
+        flags = ["--model", "tiny", "--language", "en", "--seed", "1", "--speed", "4", "--out", str(wav)]
+        synthesize.main([*flags, "--project", "anna", "--output", str(tmp_path), "--text", text])
+    assert wavs[0].read_bytes() == wavs[1].read_bytes()
+    assert capfd.readouterr().err.count("pronounced: Dr: Doctor") == 1
+
+
 @pytest.fixture
 def old_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU whose driver is too old for the installed PyTorch."""

@@ -64,6 +64,15 @@ def test_a_reference_without_sound_is_refused(speaker: Speaker, tmp_path: Path, 
     assert "silent.wav" in str(error.value) and "6 to 30 s of clear speech" in error.value.fix
 
 
+def test_words_of_the_projects_table_are_said_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "anna").mkdir()
+    (tmp_path / "anna" / "pronunciations.csv").write_text("word,say,language\nDr,Doctor,\n", encoding="utf-8")
+    speaker = Speaker("tiny", project="anna", output=tmp_path, device="cpu")
+    first, second = speaker.speak_batch(["No, Dr.", "No, Doctor."], language="en", speed=4.0)
+    assert np.array_equal(first.wav, second.wav)
+    assert (first.sentences[0].said, second.sentences[0].said) == (("Dr: Doctor",), ())
+
+
 def test_a_stream_that_is_left_leaves_nothing_behind(speaker: Speaker) -> None:
     stream = speaker.stream("A sentence that nobody hears to its end, however long it is.")
     next(stream)

@@ -111,6 +111,20 @@ def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Pr
     assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(said)
 
 
+def test_a_take_shows_the_words_that_were_said_otherwise(desk: GenerationQueue, project: Project) -> None:
+    table = project.folder / "pronunciations.csv"
+    table.write_text("word,say,language\nDr,Doctor,en\n", encoding="utf-8")
+    try:
+        take = say(desk, project, "No, Dr.")
+        assert "pronounced: Dr: Doctor" in take.message and [line.text for line in take.lines] == ["No, Dr."]
+        assert read_take(take.folder).sentences[0].said == ("Dr: Doctor",)
+        table.write_text("Dr;Doctor\n", encoding="utf-8")
+        assert "pronunciations cannot be read" in say(desk, project, "No, Dr.").message
+    finally:
+        table.unlink()
+    assert "pronounced" not in say(desk, project, "No, Dr.").message
+
+
 def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: Path, monkeypatch) -> None:
     def fail(batch: SpeechBatch) -> None:
         raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")

@@ -1,6 +1,7 @@
 """The thread that owns the device: order, limits, recovery; with the starter, in this process."""
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from tests.server.conftest import TEXT, samples
+from utils.bases.find import find_base
 from utils.errors import UserError
 from utils.inference.batch import SpeechBatch
 from utils.inference.engine import Synthesizer
@@ -72,8 +74,6 @@ def heard(generation: Generation, pause_s: float = 0.05) -> np.ndarray:
 @pytest.fixture(scope="module")
 def alone() -> np.ndarray:
     """The sentence as the engine speaks it by itself."""
-    from utils.bases.find import find_base
-
     synthesizer = Synthesizer(find_base("starter"))
     wav = synthesizer.speak(TEXT, language="en", voice=synthesizer.default_voice(), seed=1, guard=False)
     return wav[0].clamp(-1, 1).numpy()  # 16 bits hold no more
@@ -88,6 +88,20 @@ def test_a_request_is_spoken_as_the_engine_speaks_it(make, alone):
     whole, streamed = ask(service, stream=False), ask(service)
     assert same(heard(whole), alone) and same(heard(streamed), alone)
     assert streamed.first_sound_s < WAIT_S and service.num_live == 0
+
+
+def test_words_of_a_projects_table_are_said_otherwise_by_its_models(make, tmp_path: Path):
+    base = find_base("tiny")
+    shutil.copytree(base.folder, tmp_path / "anna" / "ready")
+    torch.save({"model": base.state()}, tmp_path / "anna" / "ready" / "model.pth")
+    service = make()
+
+    def speech(text: str) -> np.ndarray:
+        return heard(ask(service, text, model="anna/ready", speed=4.0, stream=False))
+
+    plain, wanted = speech("No, Dr."), speech("No, Doctor.")
+    (tmp_path / "anna" / "pronunciations.csv").write_text("word,say,language\nDr,Doctor,\n", encoding="utf-8")
+    assert np.array_equal(speech("No, Dr."), wanted) and not np.array_equal(plain, wanted)
 
 
 def test_a_request_too_many_is_refused_and_told_when_to_come_back(make):

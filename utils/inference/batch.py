@@ -45,6 +45,8 @@ class Piece(NamedTuple):
     """Code of the language that its tokens are of."""
     unread: tuple[str, ...] = ()
     """Of a text's first piece: what of the text is not spoken, because the model cannot read it."""
+    said: tuple[str, ...] = ()
+    """Of a text's first piece: words of the text that are said otherwise, as `GPU: gee pee you`."""
     sentences: tuple["Piece", ...] = ()
     """Its sentences, where it has several: spoken one by one if all attempts at the whole fail a guard."""
 
@@ -72,6 +74,8 @@ class Spoken(NamedTuple):
     tail_cut_s: float = 0.0
     """Quiet at its end that was cut."""
     unread: tuple[str, ...] = ()
+    """As of its piece."""
+    said: tuple[str, ...] = ()
     """As of its piece."""
 
 
@@ -302,6 +306,7 @@ class SpeechBatch:
             faults=tuple(dict.fromkeys(utterance._faults)),
             tail_cut_s=utterance._cut_s,
             unread=utterance.piece.unread,
+            said=utterance.piece.said,
         )
         utterance._attempts.clear()
         return True

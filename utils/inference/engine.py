@@ -26,6 +26,7 @@ from utils.performance_utils.device import check_allocator
 from utils.runs.layout import REFERENCE_FILE
 from utils.speech.voice_library import VOICE_SUFFIX, opened
 from utils.text.marks import read_marks
+from utils.text.pronunciations import pronounce, read_pronunciations
 from utils.text.readable import named
 from utils.text.split import pause_after, split_quick, split_sentences, split_text
 
@@ -91,6 +92,8 @@ class Synthesizer:
         self.limits = ReferenceLimits.of(base.config)
         self.own_voice = base.folder / REFERENCE_FILE
         """The recording of the voice that speaks where none is named."""
+        self.pronunciations = Path()
+        """The table of words that are said otherwise; no file where there is none."""
         self._voices, self._speakers = voices, dict[str, Voice]()
         self._load(gpt_state, slots)
 
@@ -220,7 +223,8 @@ class Synthesizer:
         """What is spoken one after the other, all checked before the first is spoken.
 
         Args:
-            text: what to say; see `utils.text.marks` for pauses and languages within it.
+            text: what to say; see `utils.text.marks` for pauses and languages within it. Words of the table
+                `pronunciations` are replaced.
             language: code the model reads.
             split: see `SpeechSettings.split`.
 
@@ -228,10 +232,13 @@ class Synthesizer:
             UserError: the language is not readable by this model, or nothing of the text is.
         """
         pieces: list[Piece] = []
-        parts, unread = read_marks(text), dict[str, None]()
+        parts, unread, said = read_marks(text), dict[str, None](), dict[str, None]()
+        table = read_pronunciations(self.pronunciations)
         for part in parts:
             code = self.tokenizer.check_language(part.language or language)
-            shown, left_out = self.tokenizer.readable(part.text, code)
+            spelled, used = pronounce(part.text, code, table)
+            said |= dict.fromkeys(used)
+            shown, left_out = self.tokenizer.readable(spelled, code)
             unread |= dict.fromkeys(left_out)
             found = self._plain_pieces(shown, code, split)
             if found and part.pause_s is not None:
@@ -247,7 +254,9 @@ class Synthesizer:
             )
         if not pieces:
             raise UserError(what="there is no text to speak", fix="give some words")
-        pieces[0] = pieces[0]._replace(unread=tuple(unread))
+        if said:
+            log.info("pronounced: %s", "; ".join(said))
+        pieces[0] = pieces[0]._replace(unread=tuple(unread), said=tuple(said))
         if parts[-1].pause_s is None:
             # Nothing follows that its punctuation could be a pause before.
             pieces[-1] = pieces[-1]._replace(pause_s=0.0)

@@ -21,6 +21,7 @@ from utils.performance_utils.memory import is_out_of_memory
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of
 from utils.runs.weights import load_checkpoint
 from utils.settings import Config
+from utils.text.pronunciations import PRONUNCIATIONS_FILE
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,13 @@ class ModelCache:
         return any(model.speakings for model in self.models.values())
 
     def load(
-        self, *, kind: Literal["ready", "run", "base"], source: str, checkpoint: str = "", name: str = ""
+        self,
+        *,
+        kind: Literal["ready", "run", "base"],
+        source: str,
+        checkpoint: str = "",
+        name: str = "",
+        project: str = "",
     ) -> LoadedModel:
         """A model, from memory where it is there and unchanged on disk.
 
@@ -105,6 +112,7 @@ class ModelCache:
             checkpoint: best or last, of a run; empty for the base that it started from.
             name: the model takes the place of one of the same name; that a run's other checkpoint of the same base
                 does, brings its weights only.
+            project: folder of the project whose pronunciations apply; else those beside an exported model's folder do.
 
         Raises:
             NoRoomError: it does not fit beside those that are speaking.
@@ -130,6 +138,8 @@ class ModelCache:
                     synthesizer.renew(state)
                 model = self._described(synthesizer or self._new(base, state), key, run)
                 log.info("loaded %s on %s in %.1f s", name or source, self.device, time.perf_counter() - begun)
+        beside = model.synthesizer.base.folder.parent
+        model.synthesizer.pronunciations = Path(project or beside) / PRONUNCIATIONS_FILE
         # A plain dict, replaced as a whole: other threads list it meanwhile.
         self.models.pop(name, None)
         self.models[name] = model

@@ -174,6 +174,7 @@ class _Output:
             attempts=[attempt._asdict() for attempt in sentence.attempts],
             tail_cut_s=round(sentence.tail_cut_s, 3),
             unread=list(sentence.unread),
+            said=list(sentence.said),
         )
         self._begun = time.perf_counter()
 

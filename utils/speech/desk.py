@@ -358,6 +358,8 @@ def _ended(take: Take, reply: Message) -> Take:
     notes += [f"{cut} of {len(take.sentences)} pieces are truncated: the model did not stop by itself"] if cut else []
     unread = dict.fromkeys(one for sentence in take.sentences for one in sentence.unread)
     notes += [f"not read: {named(unread)}"] if unread else []
+    said = dict.fromkeys(one for sentence in take.sentences for one in sentence.said)
+    notes += [f"pronounced: {', '.join(said)}"] if said else []
     again = sum(len(sentence.attempts) > 1 for sentence in take.sentences)
     notes += (
         [f"{again} of {len(take.sentences)} pieces were spoken again, because the guards found faults"] if again else []

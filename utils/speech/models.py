@@ -1,6 +1,6 @@
 """List a project's models that can speak: the exported model, checkpoints of runs, and bases."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,10 +27,12 @@ class SpeakingModel:
     """Optimizer steps of the checkpoint when it was listed."""
     reference: Path | None = None
     """The model's own recording; None when its voices are in speakers_xtts.pth only."""
+    project: str = ""
+    """Folder of the project whose pronunciations apply."""
 
     def request(self) -> dict[str, Any]:
         """How a request to the worker names it."""
-        return {"kind": self.kind, "source": self.source, "checkpoint": self.checkpoint}
+        return {"kind": self.kind, "source": self.source, "checkpoint": self.checkpoint, "project": self.project}
 
 
 def speaking_models(project: Project) -> list[SpeakingModel]:
@@ -56,7 +58,7 @@ def find_model(project: Project, model_id: str) -> SpeakingModel:
             where=str(project.folder),
             fix="select another one in the list",
         )
-    return found[0]
+    return replace(found[0], project=str(project.folder.absolute()))
 
 
 def named_model(name: str, project: Project | None) -> dict[str, Any]:
@@ -70,16 +72,17 @@ def named_model(name: str, project: Project | None) -> dict[str, Any]:
         UserError: the project has no such model, or the name is one of a project's model and there is none.
     """
     ref = ModelRef.parse(name)
-    if ref.kind == "base" and (project is None or not name.startswith("base/")):
-        return {"kind": "base", "source": name}
-    if project is None:
+    if project is None and ref.kind != "base":
         raise UserError(what=f"{name} is a model of a project", fix="name the project, too")
+    of_project = {"project": str(project.folder.absolute())} if project else {}
+    if project is None or (ref.kind == "base" and not name.startswith("base/")):
+        return {"kind": "base", "source": name, **of_project}
     if ref.kind == "base":
         return find_model(project, name).request()
     folder = ref.resolve(project)
     if ref.kind == "ready":
-        return {"kind": "ready", "source": str(folder)}
-    return {"kind": "run", "source": str(folder.parent.parent), "checkpoint": ref.which}
+        return {"kind": "ready", "source": str(folder), **of_project}
+    return {"kind": "run", "source": str(folder.parent.parent), "checkpoint": ref.which, **of_project}
 
 
 def _exported(project: Project) -> list[SpeakingModel]:

@@ -49,6 +49,8 @@ class TakeSentence:
     """Quiet at its end that was cut."""
     unread: tuple[str, ...] = ()
     """Of a line's first sentence: what of the line the model cannot read."""
+    said: tuple[str, ...] = ()
+    """Of a line's first sentence: words of the line that were said otherwise, as `GPU: gee pee you`."""
 
 
 @dataclass(frozen=True, kw_only=True)
