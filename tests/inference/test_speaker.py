@@ -1,5 +1,6 @@
 """Speaking from Python as the README shows it."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,20 @@ def test_two_speakers_of_a_model_share_no_weights() -> None:
     one, two = (Speaker("tiny", device="cpu") for _ in range(2))
     first, second = (next(speaker._synthesizer.gpt.parameters()) for speaker in (one, two))
     assert torch.equal(first, second) and first.data_ptr() != second.data_ptr()
+
+
+def test_a_recording_is_read_once_and_again_when_it_or_the_weights_change(demo_clip: Path, tmp_path: Path) -> None:
+    synthesizer = Speaker("tiny", device="cpu", precision="fp32")._synthesizer
+    voice = synthesizer.voice(demo_clip)
+    copy = Path(shutil.copy(demo_clip, tmp_path / "anna.wav"))
+    assert synthesizer.voice(copy) is voice
+    content = bytearray(copy.read_bytes())
+    content[40_000:50_000] = bytes(10_000)
+    copy.write_bytes(content)
+    assert not torch.equal(synthesizer.voice(copy).latents, voice.latents)
+    name, weights = next(one for one in synthesizer.gpt.state_dict().items() if one[0].startswith("conditioning_enc"))
+    synthesizer.renew(synthesizer.gpt.state_dict() | {name: weights + 0.01})
+    assert not torch.equal(synthesizer.voice(demo_clip).latents, voice.latents)
 
 
 @pytest.mark.parametrize("height", [0, 1])

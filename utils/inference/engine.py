@@ -12,11 +12,11 @@ from torch import Tensor
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
 from utils.errors import UserError
+from utils.files import file_hash
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import resolve_precision, vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
-from utils.inference.voice_cache import VoiceCache, model_key
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice, mixed
 from utils.model.weights import State, read_pickle
@@ -52,6 +52,8 @@ SPLITTERS: dict[SentenceGrouping, Callable[[str, int], list[str]]] = {
 
 SLOTS = 8
 """Sentences decoded side by side; keys and values of each take 0.25 MB a position at full size in float32."""
+MAX_VOICES = 64
+"""Voices of recordings that a model keeps, of 0.13 MB each at full size."""
 
 
 class Synthesizer:
@@ -64,7 +66,6 @@ class Synthesizer:
         precision: of the weights; see `resolve_precision`. float32 is the reference, which speaks what stock does.
         slots: sentences decoded side by side at most.
         word_check: share of letters in a piece that its sound says otherwise, such as `WordCheck.error`; a guard.
-        voices: keeps the voices of recordings; without it, each is made again, as for weights that soon change.
 
     Raises:
         UserError: the folder holds no model, its files do not fit together, or the device lacks the precision.
@@ -79,7 +80,6 @@ class Synthesizer:
         precision: SpeechPrecision = "fp32",
         slots: int = SLOTS,
         word_check: Callable[..., float] | None = None,
-        voices: VoiceCache | None = None,
     ) -> None:
         self.base, self.word_check = base, word_check
         self.device = torch.device(device)
@@ -94,7 +94,7 @@ class Synthesizer:
         """The recording of the voice that speaks where none is named."""
         self.pronunciations = Path()
         """The table of words that are said otherwise; no file where there is none."""
-        self._voices, self._speakers = voices, dict[str, Voice]()
+        self._speakers = dict[str, Voice]()
         self._load(gpt_state, slots)
 
     def renew(self, gpt_state: State) -> None:
@@ -113,7 +113,8 @@ class Synthesizer:
         else:
             gpt = build_gpt(self.base.gpt_shape(), gpt_state, where=str(self.base.folder), options=options)
         self.gpt = gpt.eval().requires_grad_(False).to(self.device)
-        self._voice_key = ""
+        self._voices = dict[str, Voice]()
+        """Of recordings, by their content; the one that was used last at the end."""
         self.batch = SpeechBatch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
 
     @property
@@ -136,12 +137,12 @@ class Synthesizer:
         Raises:
             UserError: a recording is not readable or too short.
         """
-        if self._voices is None or not reference.is_file():
-            return self._new_voice(reference)
-        if not self._voice_key:
-            encoder: Any = self.decoder.speaker_encoder
-            self._voice_key = model_key(self.gpt, encoder, self.base.mel_stats(), self.limits)
-        return self._voices.voice(reference, self._voice_key, lambda: self._new_voice(reference)).to(self.device)
+        key = file_hash(reference) if reference.is_file() else ""
+        voice = self._voices.pop(key, None) or self._new_voice(reference)
+        self._voices[key] = voice
+        if len(self._voices) > MAX_VOICES:
+            del self._voices[next(iter(self._voices))]
+        return voice
 
     def _new_voice(self, reference: Path) -> Voice:
         if reference.suffix == VOICE_SUFFIX and reference.is_file():

@@ -13,7 +13,6 @@ from utils.bases.base import Base
 from utils.bases.find import find_base, run_base
 from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
-from utils.inference.voice_cache import VoiceCache
 from utils.model.weights import State
 from utils.options import SpeechPrecision
 from utils.performance_utils.device import settle_device
@@ -172,14 +171,7 @@ class ModelCache:
             self._drop(idle)
 
     def _new(self, base: Base, state: State | None) -> Synthesizer:
-        return Synthesizer(
-            base,
-            gpt_state=state,
-            device=self.device,
-            precision=self._precision,
-            slots=self._slots,
-            voices=VoiceCache(),
-        )
+        return Synthesizer(base, gpt_state=state, device=self.device, precision=self._precision, slots=self._slots)
 
     def _described(self, synthesizer: Synthesizer, key: tuple[Any, ...], run: Path | None) -> LoadedModel:
         language = synthesizer.base.about.get("language")

@@ -1,7 +1,5 @@
 """Which models and voices the server offers, by their names; without torch."""
 
-import os
-import time
 from functools import lru_cache
 from pathlib import Path
 
@@ -118,8 +116,6 @@ class Recordings(VoiceLibrary):
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{name}.wav"
         write_wav(path, wav, DATASET_RATE)
-        # A voice is known by when its file changed: twice within one tick of the clock are two.
-        os.utime(path, ns=(time.time_ns(), time.time_ns()))
         # A mixture of that name, made on the page, gives way as a recording would.
         path.with_suffix(VOICE_SUFFIX).unlink(missing_ok=True)
         return NamedVoice(name, path)
