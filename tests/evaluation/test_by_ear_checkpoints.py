@@ -1,20 +1,22 @@
 """Measuring how checkpoints speak: what it finds, and that it keeps to its time."""
 
+import io
 import json
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation import by_ear
-from utils.evaluation.by_ear import CheckpointExaminer, Rendition, TimeTooShort
+from utils.evaluation.by_ear import Examiner, TimeTooShort
+from utils.evaluation.measure import Said
 from utils.jobs.environment import child_environment
-from utils.jobs.json_lines import parse_line
+from utils.jobs.json_lines import Replies, parse_line
 from utils.jobs.measuring import COMMAND
 from utils.runs.layout import checkpoints_of
 from utils.training.train import fine_tune
@@ -40,9 +42,13 @@ def request_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(json.dumps(asked, default=str))
 
 
+def examiner(request: dict[str, Any], deadline: float = 1e9) -> Examiner:
+    return Examiner(request, deadline, Replies(io.StringIO()))
+
+
 def test_each_checkpoint_gets_a_score_of_the_same_texts(request_of: dict[str, Any]) -> None:
     few = {"checkpoints": request_of["checkpoints"][:2], "clips": request_of["clips"][:2]}
-    found = CheckpointExaminer(request_of | few).scores(1e9)
+    found = examiner(request_of | few).figures()
     scores = found["scores"]
     assert found["texts"] == 2 and [one["step"] for one in scores] == [2, 4]
     for one in scores:
@@ -51,69 +57,40 @@ def test_each_checkpoint_gets_a_score_of_the_same_texts(request_of: dict[str, An
         assert one["texts"] == 2 and one["seconds"] > 0
 
 
-class Clock:
-    """Time that only speaking takes."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, loading: float, speaking: float) -> None:
-        self.now, self.spoken = 0.0, list[str]()
-        monkeypatch.setattr(by_ear.time, "monotonic", lambda: self.now)
-
-        def load(examiner: CheckpointExaminer, checkpoint: Path) -> None:
-            self.now += loading if not self.spoken else 0.0
-
-        def chunks(examiner: CheckpointExaminer, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
-            for start in range(0, limit, size):
-                self.now += speaking
-                self.spoken.append(checkpoint.name)
-                yield [examiner] * min(size, limit - start)
-
-        monkeypatch.setattr(CheckpointExaminer, "_with_weights", load)
-        monkeypatch.setattr(CheckpointExaminer, "_chunks", chunks)
-        monkeypatch.setattr(
-            CheckpointExaminer, "_score", lambda self, folder, spoken, seconds: (folder.name, len(spoken))
-        )
-
-
+# Two seconds a text: two texts first, then as many as fit of each checkpoint.
 @pytest.mark.parametrize(
-    ("deadline", "checkpoints", "texts"), [(38, 3, 5), (26, 3, 4), (25, 3, 2), (14, 3, 2), (10, 2, 2)]
+    ("deadline", "slower", "checkpoints", "texts"),
+    [(40, 0, 3, 5), (30, 0, 3, 4), (16, 0, 3, 2), (12, 0, 2, 2), (30, 2, 3, 2), (16, 2, 0, 0), (11, 0, 0, 0)],
 )
 def test_short_time_leaves_out_texts_and_then_checkpoints(
-    request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch, deadline: float, checkpoints: int, texts: int
+    request_of: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    deadline: float,
+    slower: int,
+    checkpoints: int,
+    texts: int,
 ) -> None:
-    clock = Clock(monkeypatch, loading=2.0, speaking=4.0)
-    asked = request_of | {"checkpoints": ["step-1", "step-2", "step-3"]}
-    found = CheckpointExaminer(asked).scores(deadline)
-    scores, number = found["scores"], found["texts"]
-    assert (len(scores), number) == (checkpoints, texts) and clock.now <= deadline
-    assert [count for _, count in scores] == [texts] * checkpoints
+    now = [0.0]
+    monkeypatch.setattr(by_ear.time, "monotonic", lambda: now[0])
 
+    def speak(synthesizer: Any, pieces: list[Any], **_: Any) -> Iterator[Said]:
+        for _ in pieces:
+            now[0] += 2.0 + (slower if now[0] >= 4.0 else 0)
+            yield Said(wav=torch.randn(1, 24_000), finished=True)
 
-def test_a_machine_that_becomes_slow_leaves_out_the_rest(
-    request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, speak = Clock(monkeypatch, loading=2.0, speaking=4.0), CheckpointExaminer._chunks
-
-    def slower(examiner: CheckpointExaminer, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
-        clock.now += 3.0 if clock.spoken else 0.0
-        return speak(examiner, checkpoint, size, limit)
-
-    monkeypatch.setattr(CheckpointExaminer, "_chunks", slower)
-    asked = request_of | {"checkpoints": ["step-1", "step-2", "step-3"]}
-    found = CheckpointExaminer(asked).scores(15.0)
-    scores, number = found["scores"], found["texts"]
-    assert (len(scores), number, clock.now) == (2, 2, 13.0)
-
-
-def test_too_short_a_time_measures_nothing(request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch, loading=2.0, speaking=4.0)
-    with pytest.raises(TimeTooShort, match="4 s for 2 texts of one checkpoint"):
-        CheckpointExaminer(request_of).scores(9.0)
-    assert len(clock.spoken) == 1
+    monkeypatch.setattr(by_ear, "speak_texts", speak)
+    asked = request_of | {"checkpoints": (2 * request_of["checkpoints"])[:3]}
+    if not texts:
+        with pytest.raises(TimeTooShort, match="4 s for 2 texts of one checkpoint"):
+            examiner(asked, deadline).figures()
+        return
+    found = examiner(asked, deadline).figures()
+    assert [one["texts"] for one in found["scores"]] == [texts] * checkpoints == [found["texts"]] * checkpoints
 
 
 def test_clips_without_sound_are_too_few_to_compare_with(request_of: dict[str, Any]) -> None:
     with pytest.raises(by_ear.UserError, match="5 of 5 evaluation clips are long enough"):
-        CheckpointExaminer(request_of | {"least_texts": 6})
+        examiner(request_of | {"least_texts": 6}).figures()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,9 @@ import pytest
 import torch
 
 from tests.sounds import make_project
-from utils.bases.find import find_base
 from utils.config import ExportConfig, TrainConfig
 from utils.evaluation import by_ear
-from utils.evaluation.by_ear import ExportExaminer, Reference, TimeTooShort, answer
+from utils.evaluation.by_ear import Examiner, TimeTooShort, answer
 from utils.evaluation.measure import Said
 from utils.inference.comparison import is_worse
 from utils.inference.export import export_model
@@ -63,7 +63,7 @@ def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of: dict
     assert found["kind"] == "measured" and found["texts"] == 8 and not is_worse(found)
     assert found["base"] == found["model"], "the same weights, seed and voice"
     assert found["base"]["words"] == 1.0
-    assert [(one["done"], one["total"]) for one in progress] == [(4, 16), (8, 16), (12, 16), (16, 16)]
+    assert [(one["done"], one["total"]) for one in progress] == [(done, 24) for done in range(1, 25)]
     damaged = shutil.copytree(request_of["model"], tmp_path / "damaged")
     state = torch.load(damaged / "model.pth", weights_only=True)["model"]
     name = "gpt.text_embedding.weight"
@@ -82,24 +82,23 @@ def test_short_time_and_unreadable_texts_are_reasons(request_of: dict[str, Any])
     assert found["kind"] == "failed"
 
 
-def test_texts_are_left_out_where_time_is_short(request_of: dict[str, Any], monkeypatch) -> None:
+@pytest.mark.parametrize(("deadline", "texts"), [(64.0, 16), (43.0, 10), (36.0, 8), (35.0, None)])
+def test_texts_are_left_out_where_time_is_short(
+    request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch, deadline: float, texts: int | None
+) -> None:
     now = [0.0]
     monkeypatch.setattr(by_ear.time, "monotonic", lambda: now[0])
 
-    def speak(examiner, synthesizer, texts, voice, seed):
-        now[0] += len(texts)
-        return [Said(wav=torch.randn(1, 16_000), finished=True)] * len(texts)
+    def speak(synthesizer: Any, pieces: list[Any], **_: Any) -> Iterator[Said]:
+        for _ in pieces:
+            now[0] += 1.0
+            yield Said(wav=torch.randn(1, 24_000), finished=True)
 
-    monkeypatch.setattr(ExportExaminer, "speak", speak)
-    monkeypatch.setattr(Reference, "is_speech", True)
-    monkeypatch.setattr(ExportExaminer, "shares", lambda self, said, references: {"texts": len(said)})
+    monkeypatch.setattr(by_ear, "speak_texts", speak)
     request = request_of | {"texts": [f"{text} {n}" for n in range(2) for text in TEXTS]}
-    # Three seconds a text.
-    replies = Replies(io.StringIO())
-    assert ExportExaminer(request).compare(48.0, replies)["base"] == {"texts": 16}
-    now[0] = 0.0
-    assert ExportExaminer(request).compare(30.0, replies)["model"] == {"texts": 10}
-    now[0] = 0.0
-    with pytest.raises(TimeTooShort):
-        ExportExaminer(request).compare(23.0, replies)
-    assert find_base("starter").can_speak
+    examiner = Examiner(request, deadline, Replies(io.StringIO()))
+    if texts is None:
+        with pytest.raises(TimeTooShort):
+            examiner.figures()
+    else:
+        assert examiner.figures()["texts"] == texts
