@@ -43,6 +43,7 @@ def make_base(folder: Path, size: str) -> Path:
     config = XttsConfig()
     arguments = config.model_args
     arguments.gpt_layers, arguments.gpt_n_model_channels, arguments.gpt_n_heads = layers, width, heads
+    arguments.decoder_input_dim = width
     arguments.gpt_num_audio_tokens, arguments.gpt_start_audio_token = 1026, 1024
     arguments.gpt_stop_audio_token, arguments.gpt_use_perceiver_resampler = 1025, True
     values: dict[str, Any] = config.to_dict()

@@ -28,14 +28,13 @@ from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import vocoder_in_bf16
-from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
 from utils.jobs.environment import child_environment
 from utils.model.decoder.build import build_decoder
 from utils.model.gpt import ForwardOptions
 from utils.model.shapes import DecoderShape
 from utils.model.voices import Voice
-from utils.options import OUTPUT_RATE, SpeechPrecision
+from utils.options import OUTPUT_RATE, SpeechPrecision, SpeechSettings
 from utils.performance_utils import log_system_info
 
 RESULTS = Path(__file__).parent / "results"
@@ -137,12 +136,12 @@ def _ours(folder: Path, device: str, what: str, precision: SpeechPrecision, row:
     gpt = load_gpt(base, ForwardOptions(sdpa=True)).eval().requires_grad_(False).to(where)
     never_stop(gpt.mel_head)
     bf16 = vocoder_in_bf16(precision, where)
-    vocoder = Vocoder(_decoder().to(where), bf16=bf16)
+    vocoder = Vocoder(_decoder(gpt.shape.width).to(where), bf16=bf16)
     count = {"long": LONG_TEXT, "single": 1, "stream": 1}.get(what) or int(what.split("-")[1])
     batch = SpeechBatch(gpt, vocoder, slots=min(count, 32), precision=precision)
     row.products = f"GPT {precision}, decoder {'bf16' if bf16 else 'fp32'}"
     tokens = base.tokenizer().encode(TEXT, "en")
-    voice = random_voice(where)
+    voice = random_voice(where, gpt.shape.width)
 
     def speak(codes: int, first: list[float]) -> int:
         begun, first_s = time.perf_counter(), [0.0] * count
@@ -157,7 +156,7 @@ def _ours(folder: Path, device: str, what: str, precision: SpeechPrecision, row:
             Utterance(
                 piece=Piece(TEXT, tokens),
                 voice=voice,
-                sampling=Sampling(),
+                settings=SpeechSettings(),
                 seed=derived_seed(1, number),
                 guard=False,
                 max_codes=codes,
@@ -189,7 +188,7 @@ def _stock(folder: Path, device: str, what: str) -> Speak:
     model.hifigan_decoder.eval()
     model.to(device)
     never_stop(model.gpt.mel_head)
-    voice = random_voice(torch.device(device))
+    voice = random_voice(torch.device(device), config.model_args.gpt_n_model_channels)
     given = {"gpt_cond_latent": voice.latents, "speaker_embedding": voice.embedding}
 
     def speak(codes: int, first: list[float]) -> int:
@@ -213,14 +212,14 @@ def never_stop(head: torch.nn.Linear) -> None:
         head.bias[1025] = -1e4
 
 
-def _decoder() -> torch.nn.Module:
+def _decoder(width: int) -> torch.nn.Module:
     torch.manual_seed(0)
-    return build_decoder(DecoderShape(latent_width=1024)).eval().requires_grad_(False)
+    return build_decoder(DecoderShape(latent_width=width)).eval().requires_grad_(False)
 
 
-def random_voice(device: torch.device) -> Voice:
+def random_voice(device: torch.device, width: int = 1024) -> Voice:
     random = torch.Generator().manual_seed(0)
-    latents, embedding = torch.randn(1, 32, 1024, generator=random), torch.randn(1, 512, 1, generator=random)
+    latents, embedding = torch.randn(1, 32, width, generator=random), torch.randn(1, 512, 1, generator=random)
     return Voice(latents=latents, embedding=embedding).to(device)
 
 
@@ -249,7 +248,8 @@ def _write_stock(folder: Path) -> None:
     from utils.model.weights import read_weights
 
     state = read_weights(folder / "model.safetensors")
-    state |= {f"hifigan_decoder.{name}": value for name, value in _decoder().state_dict().items()}
+    decoder = _decoder(Base(folder).gpt_shape().width)
+    state |= {f"hifigan_decoder.{name}": value for name, value in decoder.state_dict().items()}
     torch.save({"model": state}, folder / "stock.pth")
 
 
