@@ -21,10 +21,11 @@ from torch import Tensor
 from utils.bases.find import run_base
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.inference.decode import FILLER, Sampling
+from utils.inference.decode import FILLER
 from utils.inference.engine import Synthesizer
 from utils.model.gpt import XttsGpt
 from utils.model.packing import pack
+from utils.options import SpeechSettings
 from utils.project.paths import open_project
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of, find_run
 from utils.runs.weights import load_checkpoint
@@ -132,9 +133,9 @@ def ending(gpt: XttsGpt, latents: Tensor, text: Tensor, codes: Tensor, silent: T
     )
 
 
-def drawn(logits: Tensor, codes: Tensor, *, start: int, sampling: Sampling | None = None) -> Tensor:
+def drawn(logits: Tensor, codes: Tensor, *, start: int, sampling: SpeechSettings | None = None) -> Tensor:
     """Probability that sampling draws each code after the true ones, from scores [M + 1, V]: [M + 1, V]."""
-    sampling = sampling or Sampling()
+    sampling = sampling or SpeechSettings()
     spoken = torch.zeros(len(codes) + 1, logits.size(1), dtype=torch.bool)
     spoken[:, [FILLER, start]] = True
     for position, code in enumerate(codes.tolist(), start=1):

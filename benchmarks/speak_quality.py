@@ -23,9 +23,8 @@ from utils.evaluation.evaluate import evaluate
 from utils.evaluation.settings import EvaluateConfig
 from utils.hardware.processor import cpu
 from utils.inference.decode import Decoder, Sentence
-from utils.inference.sampling import Sampling
 from utils.model.gpt import ForwardOptions
-from utils.options import SpeechPrecision
+from utils.options import SpeechPrecision, SpeechSettings
 
 RESULTS = Path(__file__).parent / "results" / "speak_quality.json"
 PRECISIONS = tuple(name for name in get_args(SpeechPrecision) if name != "auto")
@@ -100,7 +99,7 @@ def codes() -> dict[str, dict[str, float]]:
         sentence = Sentence(
             latents=random_voice(torch.device("cpu")).latents,
             tokens=tokens,
-            sampling=Sampling(temperature=0),
+            settings=SpeechSettings(temperature=0),
             limit=CODES,
         )
         decoder.join(sentence)

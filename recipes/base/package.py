@@ -29,12 +29,11 @@ from utils.bases.find import write_about
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
-from utils.inference.sampling import Sampling
 from utils.model.eight_bit import to_eight_bit
 from utils.model.voices import Voice
 from utils.model.weights import SPEAKER_PREFIX, write_pickle, write_weights
 from utils.model.xtts import full_state
-from utils.options import DATASET_RATE
+from utils.options import DATASET_RATE, SpeechSettings
 
 VERSION = 6
 MAX_BYTES = 28_000_000
@@ -115,7 +114,7 @@ def measure(config: StageConfig) -> None:
     def make(speech: Speech, clip: SpokenClip) -> Tensor:
         pieces = synthesizer.pieces(clip.text, "en")
         spoken = synthesizer.batch.speak(
-            synthesizer.utterances(pieces, voice=voices[short_name(clip.speaker)], sampling=Sampling(), seed=1)
+            synthesizer.utterances(pieces, voice=voices[short_name(clip.speaker)], settings=SpeechSettings(seed=1))
         )
         return torch.cat([one.wav for one in spoken], dim=1)
 

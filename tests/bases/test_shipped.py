@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.decoding import said
 from utils.bases.base import Base
 from utils.bases.find import find_base, run_base
 from utils.errors import UserError
@@ -44,7 +45,7 @@ def test_it_speaks_with_each_of_its_voices() -> None:
     synthesizer = Synthesizer(find_base("starter"))
     voices = synthesizer.speakers()
     assert list(voices) == VOICES
-    wav = synthesizer.speak("Go.", language="en", voice=voices["heart"], seed=1)
+    wav = said(synthesizer, "Go.", voice=voices["heart"], seed=1)
     assert torch.isfinite(wav).all() and wav.shape[1] > 1000
 
 

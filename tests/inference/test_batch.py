@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.decoding import said
 from tests.inference.stock import load_stock, stock_greedy
 from utils.bases.base import Base
 from utils.bases.find import find_base
@@ -14,10 +15,11 @@ from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
 from utils.inference.guards import Judgement, judge
-from utils.inference.sampling import Sampling, draw
+from utils.inference.sampling import draw
+from utils.options import SpeechSettings
 
 TEXTS = ["The train was late again.", "It rained.", "She painted the door blue.", "Nobody knew."]
-GREEDY = Sampling(temperature=0, repetition_penalty=2.0)
+GREEDY = SpeechSettings(temperature=0, repetition_penalty=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def utterances(speaker: Synthesizer, *, streamed: bool = False, **settings) -> l
             piece=speaker.pieces(text, "en")[0],
             voice=voice,
             on_chunk=chunks.append if streamed else None,
-            **{"sampling": Sampling(), "seed": derived_seed(3, number)} | settings,
+            **{"settings": SpeechSettings(), "seed": derived_seed(3, number)} | settings,
         )
         found.append(one)
     return found
@@ -58,7 +60,7 @@ def test_eight_sentences_side_by_side_have_the_codes_that_stock_gives_each(tiny,
     stock.gpt.max_gen_mel_tokens = 16
     tokens = [tiny.tokenizer.encode(text, "en") for text in TEXTS * 2]
     decoder = Decoder(tiny.gpt, slots=8)
-    side_by_side = [Sentence(latents=voice.latents, tokens=one, sampling=GREEDY, limit=16) for one in tokens]
+    side_by_side = [Sentence(latents=voice.latents, tokens=one, settings=GREEDY, limit=16) for one in tokens]
     for number, sentence in enumerate(side_by_side):
         decoder.join(sentence)
         if number == 3:  # the others join in the midst
@@ -96,7 +98,7 @@ def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precisio
     def codes(slots: int) -> list[list[int]]:
         decoder = Decoder(starter.gpt, slots=slots, precision=precision)
         waiting = [
-            Sentence(latents=voice.latents, tokens=starter.tokenizer.encode(text, "en"), sampling=GREEDY, limit=20)
+            Sentence(latents=voice.latents, tokens=starter.tokenizer.encode(text, "en"), settings=GREEDY, limit=20)
             for text in TEXTS
         ]
         said = list(waiting)
@@ -163,7 +165,7 @@ def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch)
     said = []
     for decoder in (decoder_a, decoder_b):
         sentences = [
-            Sentence(latents=voice.latents, tokens=tiny.tokenizer.encode(text, "en"), sampling=GREEDY, limit=10)
+            Sentence(latents=voice.latents, tokens=tiny.tokenizer.encode(text, "en"), settings=GREEDY, limit=10)
             for text in TEXTS
         ]
         for sentence in sentences:
@@ -177,7 +179,7 @@ def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch)
 
 def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_is_kept(tiny, monkeypatch) -> None:
     text = Piece("Nobody knew.", tiny.tokenizer.encode("Nobody knew.", "en"))
-    once = Utterance(piece=text, voice=tiny.default_voice(), sampling=Sampling(), seed=1, max_codes=12)
+    once = Utterance(piece=text, voice=tiny.default_voice(), settings=SpeechSettings(), seed=1, max_codes=12)
     spoken(tiny, [once])
     # The random base never thinks of stopping: it would not the next time either.
     assert once.spoken is not None and not once.spoken.finished and len(once.spoken.attempts) == 1
@@ -186,7 +188,9 @@ def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_i
     once._chunks.clear()
     spoken(tiny, [once])
     assert [attempt.faults for attempt in once.spoken.attempts] == [("unfinished",)] * 3
-    bare = Utterance(piece=text, voice=tiny.default_voice(), sampling=Sampling(), seed=1, max_codes=12, guard=False)
+    bare = Utterance(
+        piece=text, voice=tiny.default_voice(), settings=SpeechSettings(), seed=1, max_codes=12, guard=False
+    )
     spoken(tiny, [bare])
     assert bare.spoken is not None and len(bare.spoken.attempts) == 1
 
@@ -237,7 +241,7 @@ def test_joined_piece_that_fails_its_guard_is_spoken_sentence_by_sentence(starte
         return grave if expected == joined else judge(*spoken, expected=expected, **ended)
 
     monkeypatch.setattr("utils.inference.batch.judge", strict)
-    utterances = starter.utterances([piece], voice=starter.default_voice(), sampling=Sampling(), seed=1)
+    utterances = starter.utterances([piece], voice=starter.default_voice(), settings=SpeechSettings(seed=1))
     (whole,) = starter.batch.speak(utterances)
     assert whole.wav.size(1) > 1.5 * 24_000 and whole.text == text
     assert len(whole.attempts) == 3 + 2 and set(whole.faults) <= {"quiet tail"}, whole.faults
@@ -248,7 +252,7 @@ def test_sentence_by_sentence_is_a_pause_apart_and_says_what_stays_wrong(starter
     grave = Judgement(faults=("too short",), kept=9)
     (piece,) = starter.pieces("No. The train was late again. No.", "en", split="joined")
     monkeypatch.setattr("utils.inference.batch.judge", lambda *_, **__: grave)
-    utterances = starter.utterances([piece], voice=starter.default_voice(), sampling=Sampling(), seed=1)
+    utterances = starter.utterances([piece], voice=starter.default_voice(), settings=SpeechSettings(seed=1))
     (whole,) = starter.batch.speak(utterances)
     assert len(whole.attempts) == 4 * 3 and whole.faults == ("too short",)
     warned = [record.message for record in caplog.records if "check this sentence" in record.message]
@@ -260,5 +264,5 @@ def test_piece_without_a_final_mark_ends_as_with_one(starter, word: str) -> None
     bare, marked = (starter.pieces(text, "en")[0] for text in (word, f"{word}."))
     assert bare.tokens == marked.tokens and bare.text == word
     voice = starter.default_voice()
-    lengths = [starter.speak(text, language="en", voice=voice, seed=1).size(1) for text in (word, f"{word}.")]
+    lengths = [said(starter, text, voice=voice, seed=1).size(1) for text in (word, f"{word}.")]
     assert lengths[0] == lengths[1] < 36_000

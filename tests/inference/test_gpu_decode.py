@@ -13,10 +13,10 @@ from utils.inference import decode as module
 from utils.inference import engine
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
-from utils.inference.sampling import Sampling
 from utils.model.gpt import ForwardOptions
+from utils.options import SpeechSettings
 
-SETTINGS = {"greedy": Sampling(temperature=0), "sampled": Sampling()}
+SETTINGS = {"greedy": SpeechSettings(temperature=0), "sampled": SpeechSettings()}
 
 
 class Nothing:
@@ -79,13 +79,13 @@ def gpt():
     return load_gpt(find_base("tiny"), ForwardOptions(sdpa=True)).eval().requires_grad_(False)
 
 
-def sentences(gpt, sampling: Sampling) -> list[Sentence]:
+def sentences(gpt, sampling: SpeechSettings) -> list[Sentence]:
     made = []
     for number, limit in enumerate([60, 25, 140, 90, 33]):
         latents = torch.randn(1, 32, gpt.shape.width, generator=torch.Generator().manual_seed(number))
         tokens = [21 + (7 * number + place) % 30 for place in range(3 + 5 * number)]
         random = torch.Generator().manual_seed(100 + number)
-        made.append(Sentence(latents=latents, tokens=tokens, sampling=sampling, limit=limit, generator=random))
+        made.append(Sentence(latents=latents, tokens=tokens, settings=sampling, limit=limit, generator=random))
     return made
 
 
@@ -109,8 +109,8 @@ def test_few_graphs_are_captured_and_none_while_speaking(gpt, cuda) -> None:
     decoder = Decoder(gpt, slots=8)
     captured = len(cuda)
     assert 0 < captured <= 9 and captured == len(decoder.graphs)
-    decoded(decoder, sentences(gpt, Sampling()))
-    decoded(decoder, sentences(gpt, Sampling(temperature=0)))
+    decoded(decoder, sentences(gpt, SpeechSettings()))
+    decoded(decoder, sentences(gpt, SpeechSettings(temperature=0)))
     assert len(cuda) == captured
     # Another thread's CUDA calls do not end a capture, and all captures share one stream.
     assert {how["capture_error_mode"] for how in cuda} == {"thread_local"}
@@ -126,9 +126,9 @@ def test_capture_that_fails_leaves_speech_without_graphs(
     monkeypatch.setattr(torch.cuda, "graph", refuse)
     decoder = Decoder(gpt, slots=4)
     assert not decoder.graphs and "operation not permitted" in caplog.text
-    codes = decoded(decoder, sentences(gpt, Sampling()))
+    codes = decoded(decoder, sentences(gpt, SpeechSettings()))
     monkeypatch.undo()
-    assert codes == decoded(Decoder(gpt, slots=4), sentences(gpt, Sampling()))
+    assert codes == decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings()))
 
 
 def test_speech_needs_no_page_locked_memory(
@@ -141,7 +141,7 @@ def test_speech_needs_no_page_locked_memory(
 
     monkeypatch.setattr(torch, "empty", locked)
     monkeypatch.setattr(module, "pinning_fault", lambda: "CUDA error: operation not supported")
-    assert decoded(Decoder(gpt, slots=4), sentences(gpt, Sampling())) and "page-locked" in caplog.text
+    assert decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings())) and "page-locked" in caplog.text
 
 
 def test_attention_of_cudnn_is_never_chosen(gpt, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_attention_of_cudnn_is_never_chosen(gpt, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(module.F, "scaled_dot_product_attention", watched)
     before = torch.backends.cuda.cudnn_sdp_enabled()
-    decoded(Decoder(gpt, slots=4), sentences(gpt, Sampling()))
+    decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings()))
     assert chosen == {(False, True)} and torch.backends.cuda.cudnn_sdp_enabled() == before
 
 

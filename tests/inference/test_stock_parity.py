@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.decoding import greedy
+from tests.decoding import greedy, said
 from tests.inference.stock import load_stock, stock_greedy
 from utils.bases.base import Base
 from utils.inference.engine import Synthesizer
@@ -63,7 +63,7 @@ def test_a_seed_fixes_the_speech_and_speed_its_length(ours, demo_clip) -> None:
     voice = ours.voice(demo_clip)
 
     def say(*, seed: int, speed: float = 2.0) -> torch.Tensor:
-        return ours.speak("No.", language="en", voice=voice, seed=seed, speed=speed)
+        return said(ours, "No.", voice=voice, seed=seed, speed=speed)
 
     first = say(seed=3)
     assert torch.equal(first, say(seed=3))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.decoding import said
 from tests.sounds import make_project
 from tests.speech.workers import ended, until
 from utils.audio.write import to_pcm16
@@ -103,12 +104,12 @@ def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Pr
     take = say(desk, project, "No. Go on.", reference=reference, reference_name="mine.wav")
     synthesizer = Synthesizer(find_base("tiny"))
     voice = synthesizer.voice(reference)
-    wav = synthesizer.speak("No. Go on.", language="en", voice=voice, speed=4.0, seed=1, split="sentences")
-    said = samples(take.wavs[0])
+    wav = said(synthesizer, "No. Go on.", voice=voice, speed=4.0, seed=1, split="sentences")
+    wavs = samples(take.wavs[0])
     # Another number of threads may round one sample in the last bit.
-    assert len(said) == wav.shape[1] and np.abs(said - to_pcm16(wav)[0].numpy().astype(int)).max() <= 1
+    assert len(wavs) == wav.shape[1] and np.abs(wavs - to_pcm16(wav)[0].numpy().astype(int)).max() <= 1
     assert [sentence.text for sentence in take.sentences] == ["No.", "Go on."]
-    assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(said)
+    assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(wavs)
 
 
 def test_a_take_shows_the_words_that_were_said_otherwise(desk: GenerationQueue, project: Project) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.decoding import said
 from tests.server.conftest import TEXT, samples
 from utils.bases.find import find_base
 from utils.errors import UserError
@@ -75,7 +76,7 @@ def heard(generation: Generation, pause_s: float = 0.05) -> np.ndarray:
 def alone() -> np.ndarray:
     """The sentence as the engine speaks it by itself."""
     synthesizer = Synthesizer(find_base("starter"))
-    wav = synthesizer.speak(TEXT, language="en", voice=synthesizer.default_voice(), seed=1, guard=False)
+    wav = said(synthesizer, TEXT, seed=1, guard=False)
     return wav[0].clamp(-1, 1).numpy()  # 16 bits hold no more
 
 
@@ -190,7 +191,7 @@ def test_an_error_of_one_request_leaves_the_others(make, monkeypatch, alone):
 
     def fail_for_one(batch: SpeechBatch) -> Any:
         if any(
-            sentence.sampling.temperature == 1.5 and len(sentence.codes) > 5 for sentence in batch.decoder.sentences
+            sentence.settings.temperature == 1.5 and len(sentence.codes) > 5 for sentence in batch.decoder.sentences
         ):
             raise IndexError("index out of range")
         return step(batch)

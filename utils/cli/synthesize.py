@@ -3,16 +3,13 @@
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from utils.cli.common import progress_report, run_command
 from utils.config import SynthesizeConfig
 from utils.errors import UserError
-from utils.options import OUTPUT_RATE
-from utils.project.paths import open_project
+from utils.options import SpeechSettings
 from utils.runs.layout import READY
-from utils.speech.models import named_model
-from utils.speech.voice_library import VoiceLibrary
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -35,43 +32,21 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     Raises:
         UserError: no such model, voice or language, characters it cannot read, or an unwritable file.
     """
-    # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.audio.write import write_wav
-    from utils.inference.device import speech_device
-    from utils.inference.model_cache import ModelCache
-    from utils.inference.sampling import Sampling
-    from utils.inference.voice_spec import find_voice
-    from utils.inference.word_check import WordCheck
-
     if not config.out.absolute().parent.is_dir():
         raise UserError(what="the folder of --out does not exist", where=str(config.out), fix="make it first")
     if config.out.is_dir():
         raise UserError(what="--out is a folder", where=str(config.out), fix="name a wav file")
-    device = speech_device(config.device, config.output)
-    project = open_project(config.project, config.output) if config.project else None
-    model = ModelCache(device, precision=config.precision).load(**named_model(config.model or READY, project))
-    language = config.language or model.language
-    if not language:
-        raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
-    synthesizer = model.synthesizer
-    if config.transcriber:
-        # Left at auto on a GPU: a recognizer that lacks a library there has a way back to the CPU.
-        beside = config.device if device == "cuda" else device
-        synthesizer.word_check = WordCheck(config.transcriber, device=beside).error
-    recordings = {voice.name: voice.path for voice in VoiceLibrary(config.output).all()}
-    voice = find_voice(synthesizer, config.reference or config.voice.strip() or None, recordings=recordings)
+    # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
+    from utils.inference.speaker import Speaker
+
+    names = ("project", "output", "device", "precision", "transcriber")
+    speaker = Speaker(config.model or READY, **{name: getattr(config, name) for name in names})
+    voice = speaker.voice(config.reference or config.voice.strip() or None)
     started = time.perf_counter()
-    wav = synthesizer.speak(
-        config.text,
-        language=language,
-        voice=voice,
-        sampling=Sampling.of(config),
-        speed=config.speed,
-        seed=config.seed,
-        split=config.split,
-    )
-    write_wav(config.out, wav, OUTPUT_RATE)
-    return wav.shape[1] / OUTPUT_RATE, time.perf_counter() - started
+    settings = {one.name: getattr(config, one.name) for one in fields(SpeechSettings)}
+    speech = speaker.speak(config.text, voice=voice, **settings)
+    speech.save(config.out)
+    return speech.seconds, time.perf_counter() - started
 
 
 if __name__ == "__main__":

@@ -26,9 +26,8 @@ from utils.evaluation.scores import error_rates
 from utils.evaluation.words import rank
 from utils.inference.engine import Synthesizer
 from utils.inference.model_cache import ModelCache
-from utils.inference.sampling import Sampling
 from utils.jobs.json_lines import Message, Replies
-from utils.options import OUTPUT_RATE
+from utils.options import OUTPUT_RATE, SpeechSettings
 
 USED = 0.9
 """Share of the time given that is used: the waiting process ends this one when the time is over."""
@@ -179,7 +178,7 @@ class Examiner:
         """
         pieces = [synthesizer.pieces(text, self.request["language"]) for text in texts]
         voice, found = synthesizer.default_voice(), list[Said]()
-        for one in speak_texts(synthesizer, pieces, voice=voice, sampling=Sampling(), seed=seed):
+        for one in speak_texts(synthesizer, pieces, voice=voice, settings=SpeechSettings(seed=seed)):
             found.append(Said(wav=resample(one.wav.cpu(), OUTPUT_RATE, RATE), finished=one.finished))
             if done is not None:
                 self.replies.send("progress", done=done + len(found), total=PASSES * len(texts))

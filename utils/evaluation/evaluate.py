@@ -25,7 +25,7 @@ from utils.evaluation.second_encoder import second_encoder
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.inference.device import held_device
 from utils.inference.model_cache import ModelCache
-from utils.inference.sampling import Sampling
+from utils.options import SpeechSettings
 from utils.project.paths import Project, new_run_id, open_project
 from utils.runs.layout import READY, REFERENCE_FILE, ModelRef, Which, checkpoint_of, find_run, newest_run
 
@@ -84,8 +84,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
                 synthesizer,
                 [synthesizer.pieces(sentence.text, language) for sentence in sentences],
                 voice=synthesizer.voice(recording),
-                sampling=Sampling(temperature=config.temperature),
-                seed=config.seed,
+                settings=SpeechSettings(temperature=config.temperature, seed=config.seed),
                 guard=config.guard,
             )
             scores = score_model(

@@ -25,9 +25,8 @@ from utils.evaluation.warping import distances
 from utils.evaluation.words import rank
 from utils.inference.batch import Piece
 from utils.inference.engine import Synthesizer
-from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
-from utils.options import OUTPUT_RATE
+from utils.options import OUTPUT_RATE, SpeechSettings
 
 SLOWEST, FASTEST = 0.5, 2.0
 """Bounds of a voice's pace over the reference's: beyond them the speech is at fault, not slow."""
@@ -115,13 +114,12 @@ def speak_texts(
     texts: Sequence[list[Piece]],
     *,
     voice: Voice,
-    sampling: Sampling,
-    seed: int,
+    settings: SpeechSettings,
     guard: bool = False,
 ) -> Iterator[Said]:
     """Texts, each in pieces, as a model speaks them side by side; the seeds of each are as if it were spoken alone."""
-    settings: dict[str, Any] = {"voice": voice, "sampling": sampling, "seed": seed, "guard": guard}
-    for own in synthesizer.batch.speak_texts([synthesizer.utterances(pieces, **settings) for pieces in texts]):
+    how: dict[str, Any] = {"voice": voice, "settings": settings, "guard": guard}
+    for own in synthesizer.batch.speak_texts([synthesizer.utterances(pieces, **how) for pieces in texts]):
         yield Said(wav=torch.cat([piece.wav for piece in own], dim=1), finished=all(piece.finished for piece in own))
 
 

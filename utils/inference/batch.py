@@ -16,11 +16,10 @@ from torch import Tensor
 
 from utils.inference.decode import CancelledError, Decoder, Sentence
 from utils.inference.guards import GRAVE, Judgement, TailCut, judge, usual_codes
-from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder, WaveformStream
 from utils.model.gpt import XttsGpt
 from utils.model.voices import Voice
-from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision
+from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision, SpeechSettings
 
 PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
 """A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""
@@ -85,8 +84,8 @@ class Utterance:
 
     piece: Piece
     voice: Voice
-    sampling: Sampling
-    speed: float = 1.0
+    settings: SpeechSettings
+    """How it is spoken; but for the seed, which is its own."""
     seed: int | None = None
     """Fixes the speech whatever is spoken beside it; None draws another each time."""
     guard: bool = True
@@ -240,13 +239,13 @@ class SpeechBatch:
         sentence = Sentence(
             latents=utterance.voice.latents,
             tokens=tokens,
-            sampling=utterance.sampling,
+            settings=utterance.settings,
             limit=utterance.max_codes or int(patience),
             generator=None if seed is None else torch.Generator().manual_seed(seed),
         )
         utterance._sentence = sentence
         if utterance.on_chunk is not None:
-            utterance._stream = self._vocoder.stream(utterance.voice.embedding, speed=utterance.speed)
+            utterance._stream = self._vocoder.stream(utterance.voice.embedding, speed=utterance.settings.speed)
             utterance._next_codes = self._vocoder.delay_codes + FIRST_CODES
         self._active[sentence] = utterance
         self.decoder.join(sentence)
@@ -279,7 +278,7 @@ class SpeechBatch:
         )
         hidden = self.decoder.hidden(sentence)
         if utterance.guard and utterance.word_error and not is_streamed and not verdict.is_grave:
-            wav = self._vocoder(hidden[None], utterance.voice.embedding, speed=utterance.speed)
+            wav = self._vocoder(hidden[None], utterance.voice.embedding, speed=utterance.settings.speed)
             verdict = verdict.with_words(utterance.word_error(part, wav))
         attempt = Attempt(utterance.seed, len(sentence.codes), verdict.faults)
         utterance._attempts.append((attempt, verdict, hidden, sentence.stopped))
@@ -325,7 +324,7 @@ class SpeechBatch:
         _, verdict, hidden, _ = min(attempts, key=lambda one: one[1].penalty)
         if utterance.guard and not is_streamed:
             hidden = hidden[: max(1, verdict.kept)]
-        stream = utterance._stream or self._vocoder.stream(utterance.voice.embedding, speed=utterance.speed)
+        stream = utterance._stream or self._vocoder.stream(utterance.voice.embedding, speed=utterance.settings.speed)
         self._give(utterance, stream.add(hidden[None], is_last=True), is_last=True)
         if grave := [fault for fault in verdict.faults if fault in GRAVE]:
             tried = f"after {len(attempts)} attempts" if len(attempts) > 1 else "not retried"

@@ -23,11 +23,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from utils.inference.products import HALF, PreparedBlock
-from utils.inference.sampling import Sampling, draw
+from utils.inference.sampling import draw
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import NUM_LATENTS
-from utils.options import SpeechPrecision
+from utils.options import SpeechPrecision, SpeechSettings
 from utils.performance_utils.device import pinning_fault
 from utils.performance_utils.memory import is_out_of_memory
 
@@ -56,7 +56,7 @@ class Sentence:
     """The voice, [1, P, D]."""
     tokens: list[int]
     """Text token ids, at most the model's `max_text_tokens`."""
-    sampling: Sampling
+    settings: SpeechSettings
     limit: int
     """Codes at most; joining lowers it to what the model has positions for."""
     generator: torch.Generator | None = None
@@ -176,7 +176,7 @@ class Decoder:
         self._last[slot] = text[0, -1]
         self._spoken[slot] = False
         self._spoken[slot, [FILLER, shape.start_audio]] = True
-        how = sentence.sampling
+        how = sentence.settings
         self._sampling[slot] = torch.tensor([how.temperature, how.top_k, how.top_p, how.repetition_penalty])
         self._random[slot, : sentence.limit] = torch.rand(sentence.limit, generator=sentence.generator).to(self.device)
         self.sentences.append(sentence)
@@ -191,7 +191,7 @@ class Decoder:
             one step late.
         """
         num = len(self.sentences)
-        is_greedy = all(sentence.sampling.temperature == 0 for sentence in self.sentences)
+        is_greedy = all(sentence.settings.temperature == 0 for sentence in self.sentences)
         if self._is_gpu:
             result = self._replay(num)
             drawn = torch.empty(result.shape, dtype=result.dtype, pin_memory=self._is_pinned)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
@@ -15,13 +14,12 @@ from utils.errors import UserError
 from utils.files import file_hash
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import resolve_precision, vocoder_in_bf16
-from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice, mixed
 from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
-from utils.options import SentenceGrouping, SpeechPrecision
+from utils.options import SentenceGrouping, SpeechPrecision, SpeechSettings
 from utils.performance_utils.device import check_allocator
 from utils.runs.layout import REFERENCE_FILE
 from utils.speech.voice_library import VOICE_SUFFIX, opened
@@ -172,50 +170,26 @@ class Synthesizer:
             what="this model has no voice of its own", where=str(self.base.folder), fix="give a recording: --reference"
         )
 
-    def speak(
-        self,
-        text: str,
-        *,
-        language: str,
-        voice: Voice,
-        sampling: Sampling | None = None,
-        speed: float = 1.0,
-        seed: int | None = None,
-        split: SentenceGrouping = "quick",
-        guard: bool = True,
-    ) -> Tensor:
-        """Speech of a text of any length.
+    def utterances(
+        self, pieces: list[Piece], *, voice: Voice, settings: SpeechSettings, **options: Any
+    ) -> list[Utterance]:
+        """What a batch takes to speak pieces, each with its own seed.
 
         Args:
-            text: what to say.
-            language: code the model reads.
+            pieces: of a text.
             voice: who says it.
-            sampling: how codes are drawn.
-            speed: 2 speaks twice as fast.
-            seed: fixes the sampling; None draws another each time.
-            split: what is spoken in one go, see `SpeechSettings.split`.
-            guard: repair what goes wrong, see `utils.inference.guards`; otherwise speech is as the model gives it.
-
-        Returns:
-            float32 in [-1, 1] at 24 000 Hz, [1, N].
-
-        Raises:
-            UserError: the language or characters of the text are not readable by this model, or it is empty.
+            settings: how; without a seed, another is drawn each time.
+            options: further fields of each `Utterance`.
         """
-        pieces, how = self.pieces(text, language, split=split), sampling or Sampling()
-        utterances = self.utterances(pieces, voice=voice, sampling=how, speed=speed, seed=seed, guard=guard)
-        return torch.cat([sentence.wav for sentence in self.batch.speak(utterances)], dim=1)
-
-    def utterances(self, pieces: list[Piece], *, voice: Voice, seed: int | None, **settings: Any) -> list[Utterance]:
-        """What a batch takes to speak pieces, each with its own seed; the other settings are those of `Utterance`."""
-        voice = voice.to(self.device)
+        voice, seed = voice.to(self.device), settings.seed
         return [
             Utterance(
                 piece=piece,
                 voice=voice,
+                settings=settings,
                 seed=None if seed is None else derived_seed(seed, number),
                 word_error=None if self.word_check is None else partial(self.word_check, self.tokenizer),
-                **settings,
+                **options,
             )
             for number, piece in enumerate(pieces)
         ]

@@ -3,32 +3,8 @@
 Shapes: N sentences, V code vocabulary.
 """
 
-from dataclasses import dataclass, fields
-from typing import Self
-
 import torch
 from torch import Tensor
-
-from utils.options import SpeechSettings
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How the next code is drawn; the defaults are those of `SynthesizeConfig`."""
-
-    temperature: float = 0.65
-    """0 takes the most probable code each time (greedy)."""
-    top_k: int = 50
-    """Keep this many most probable codes; 0 keeps all."""
-    top_p: float = 0.85
-    """Keep the most probable codes that together reach this probability."""
-    repetition_penalty: float = 2.0
-    """Scores of codes already spoken are divided by this (multiplied when negative); 1 is none."""
-
-    @classmethod
-    def of(cls, settings: SpeechSettings) -> Self:
-        """The sampling of settings of speech."""
-        return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
 
 
 def draw(scores: Tensor, spoken: Tensor, sampling: Tensor, random: Tensor, *, is_greedy: bool = False) -> Tensor:
@@ -37,7 +13,8 @@ def draw(scores: Tensor, spoken: Tensor, sampling: Tensor, random: Tensor, *, is
     Args:
         scores: of the code head, [N, V] float32.
         spoken: which codes the repetition penalty counts, [N, V].
-        sampling: temperature, top-k, top-p and penalty of each sentence, [N, 4]; see `Sampling`.
+        sampling: temperature, top-k, top-p and penalty of each sentence, [N, 4]; see
+            `SpeechSettings`.
         random: of each sentence a number in [0, 1), which chooses among the codes that are left; [N, 1].
         is_greedy: every temperature is 0.
 

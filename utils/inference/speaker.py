@@ -16,15 +16,15 @@ from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.device import speech_device
 from utils.inference.model_cache import ModelCache
-from utils.inference.sampling import Sampling
 from utils.inference.voice_spec import VoiceSpec, find_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
-from utils.options import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
+from utils.options import OUTPUT_RATE, Device, SpeechPrecision, SpeechSettings
 from utils.performance_utils.memory import memory_errors
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
 from utils.speech.models import named_model
+from utils.speech.voice_library import VoiceLibrary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class Speaker:
             if transcriber:
                 beside = device if where == "cuda" else where
                 self._synthesizer.word_check = WordCheck(transcriber, device=beside).error
-        self._lock = threading.RLock()
+        self._lock, self._library = threading.RLock(), VoiceLibrary(Path(output))
         self.language = loaded.language
         """What it speaks when nothing else is said; may be empty."""
 
@@ -119,21 +119,21 @@ class Speaker:
             spec: see `speak`.
         """
         with self._lock:
-            return find_voice(self._synthesizer, spec)
+            return find_voice(self._synthesizer, spec, recordings=self._library.recordings())
 
     def speak(self, text: str, **settings: Any) -> Speech:
         """Speak a text of any length.
 
         Args:
             text: what to say; `[pause 0.5]`, `<break time="500ms"/>` and a small part of SSML are understood.
-            voice: a recording's path, several of them, a voice's name, a mixture by weight ("anna:0.7,ben:0.3"), or
-                what `voice` made; the model's own when not given.
+            voice: a recording's path, several of them, a voice's name (of the model, or of the library of `output`), a
+                mixture by weight ("anna:0.7,ben:0.3"), or what `voice` made; the model's own when not given.
             language: code of the text; the model's own when not given.
             seed: fixes the speech; None draws another. 1 when not given.
             speed: 2 is twice as fast, at the same pitch.
-            split: what is spoken in one go, see `SpeechSettings.split`.
+            split: what is spoken in one go, see `SpeechSettings.split`; sentences when not given.
             guard: repair what goes wrong; see `utils.inference.guards`.
-            temperature, top_k, top_p, repetition_penalty: see `Sampling`.
+            temperature, top_k, top_p, repetition_penalty: see `SpeechSettings`.
 
         Raises:
             UserError: a text of which the model can read nothing, a language or a voice that it does not know.
@@ -169,25 +169,16 @@ class Speaker:
                     batch.drop(utterance)
 
     def _utterances(
-        self,
-        text: str,
-        *,
-        voice: VoiceSpec | Voice = None,
-        language: str | None = None,
-        seed: int | None = 1,
-        speed: float = 1.0,
-        split: SentenceGrouping = "sentences",
-        guard: bool = True,
-        **sampling: Any,
+        self, text: str, *, voice: VoiceSpec | Voice = None, guard: bool = True, **given: Any
     ) -> list[Utterance]:
-        language = language or self.language
+        defaults: dict[str, Any] = {"seed": 1, "split": "sentences"}
+        settings = SpeechSettings(**defaults | given)
+        language = settings.language or self.language
         if not language:
             raise UserError(what="this model does not say which language it speaks", fix="give language='en'")
-        pieces = self._synthesizer.pieces(text, language, split=split)
-        who = voice if isinstance(voice, Voice) else find_voice(self._synthesizer, voice)
-        return self._synthesizer.utterances(
-            pieces, voice=who, sampling=Sampling(**sampling), speed=speed, seed=seed, guard=guard
-        )
+        pieces = self._synthesizer.pieces(text, language, split=settings.split)
+        who = voice if isinstance(voice, Voice) else self.voice(voice)
+        return self._synthesizer.utterances(pieces, voice=who, settings=settings, guard=guard)
 
 
 def _joined(sentences: list[Spoken]) -> Speech:

@@ -14,7 +14,6 @@ from utils.errors import UserError
 from utils.inference.batch import Piece, Spoken, Utterance
 from utils.inference.engine import Synthesizer
 from utils.inference.model_cache import LoadedModel, ModelCache
-from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE
 from utils.performance_utils.memory import is_out_of_memory
@@ -66,9 +65,7 @@ class Speaking:
         self._utterances = synthesizer.utterances(
             pieces,
             voice=voice,
-            sampling=Sampling.of(request),
-            speed=request.speed,
-            seed=seed,
+            settings=replace(request, seed=seed),
             is_cancelled=lambda: generation.is_cancelled,
         )
         self._on_spoken = on_spoken

@@ -63,6 +63,10 @@ class VoiceLibrary:
         found = {path.stem: NamedVoice(path.stem, path) for path in files if path.suffix in (".wav", VOICE_SUFFIX)}
         return [found[name] for name in sorted(found)]
 
+    def recordings(self) -> dict[str, Path]:
+        """The file of each voice, by its name."""
+        return {voice.name: voice.path for voice in self.all()}
+
     def find(self, name: str) -> NamedVoice | None:
         """The voice of a name."""
         try:
