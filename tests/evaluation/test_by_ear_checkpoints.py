@@ -60,7 +60,16 @@ def test_each_checkpoint_gets_a_score_of_the_same_texts(request_of: dict[str, An
 # Two seconds a text: two texts first, then as many as fit of each checkpoint.
 @pytest.mark.parametrize(
     ("deadline", "slower", "checkpoints", "texts"),
-    [(40, 0, 3, 5), (30, 0, 3, 4), (16, 0, 3, 2), (12, 0, 2, 2), (30, 2, 3, 2), (16, 2, 0, 0), (11, 0, 0, 0)],
+    [
+        (40, 0, 3, 5),
+        (30, 0, 3, 4),
+        (16, 0, 3, 2),
+        (12, 0, 2, 2),
+        (30, 2, 2, 3),
+        (16, 2, 2, 2),
+        (14, 2, 0, 0),
+        (11, 0, 0, 0),
+    ],
 )
 def test_short_time_leaves_out_texts_and_then_checkpoints(
     request_of: dict[str, Any],
