@@ -14,7 +14,7 @@ from openai import OpenAI
 
 from tests.server.conftest import TEXT, Server, samples
 from utils.audio.decode import decode
-from utils.server.encode import FORMATS
+from utils.speech.encode import FORMATS
 from utils.text.languages import plain_code
 
 LOSSLESS = ("wav", "flac")

@@ -18,10 +18,10 @@ from starlette.types import Receive, Scope, Send
 
 from utils.errors import UserError
 from utils.server.catalog import Recordings, find_listed, list_models, model_languages, model_voices
-from utils.server.encode import FORMATS, encode_whole, usable_formats
 from utils.server.faults import ApiError, as_api_error
 from utils.server.guard import UNREAD
 from utils.server.service import SpeechService
+from utils.speech.encode import FORMATS, Encoder, Sink, encode_whole, usable_formats
 from utils.speech.generation import Generation, SpeechRequest, UnknownVoiceError
 from utils.speech.models import SpeakingModel
 from utils.speech.voice_library import voice_parts
@@ -228,11 +228,14 @@ class Sound:
         return {UNREAD: " ".join(unread)} if unread else {}
 
     async def _encoded(self, form: str) -> AsyncIterator[bytes]:
-        encoder = FORMATS[form].encoder()
+        sink = Sink()
+        encoder = Encoder(FORMATS[form], sink)
         async for chunk in self.chunks():
-            if data := await _off_loop(form, encoder.add, chunk):
+            await run_in_threadpool(encoder.add, chunk)
+            if data := sink.take():
                 yield data
-        if data := await _off_loop(form, encoder.finish):
+        await run_in_threadpool(encoder.finish)
+        if data := sink.take():
             yield data
 
     def events(self, form: str) -> Response:
@@ -268,12 +271,6 @@ class _Stream(StreamingResponse):
 
 def _event(content: dict[str, Any]) -> str:
     return f"data: {json.dumps(content)}\n\n"
-
-
-async def _off_loop(form: str, function: Any, *args: Any) -> bytes:
-    """Encode in a thread what takes long enough for others to notice."""
-    done: bytes = function(*args) if not FORMATS[form].codec else await run_in_threadpool(function, *args)
-    return done
 
 
 async def _until_gone(request: Request) -> None:
