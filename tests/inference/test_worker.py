@@ -21,7 +21,7 @@ from utils.audio.write import to_pcm16
 from utils.bases.find import find_base
 from utils.cli import synthesize
 from utils.config import ExportConfig, SpeechSettings, TrainConfig
-from utils.inference.batch import SpeechBatch, Utterance
+from utils.inference.batch import SpeechBatch
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.inference.model_cache import ModelCache
@@ -139,24 +139,6 @@ def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: 
     assert "too little free memory" in pipe.getvalue() and not models.models
     serve(request, models, Replies(pipe), is_cancelled=lambda: False)
     assert json.loads(pipe.getvalue().splitlines()[-1])["kind"] == "done"
-
-
-def test_a_take_is_spoken_with_fewer_sentences_side_by_side_when_memory_runs_out(tmp_path: Path, monkeypatch) -> None:
-    step = SpeechBatch.step
-
-    def fail(batch: SpeechBatch) -> list[Utterance]:
-        if batch.decoder.slots > 2:
-            raise MemoryError("8 sentences do not fit")
-        return step(batch)
-
-    models, pipe = ModelCache("cpu", precision="fp32"), io.StringIO()
-    request = {"do": "speak", "id": 1, "model": {"kind": "base", "source": "tiny"}, "folder": str(tmp_path)}
-    request |= {"settings": vars(SETTINGS), "lines": [{"number": 1, "text": "No. Go on. No."}]}
-    monkeypatch.setattr(SpeechBatch, "step", fail)
-    serve(request, models, Replies(pipe), is_cancelled=lambda: False)
-    kinds = [json.loads(line)["kind"] for line in pipe.getvalue().splitlines() if line]
-    assert kinds == ["loaded", "sentence", "sentence", "sentence", "line", "done"]
-    assert next(iter(models.models.values())).slots == 2
 
 
 def test_a_take_without_a_seed_is_a_new_one_and_keeps_its_seed(desk: GenerationQueue, project: Project) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from tests.decoding import said
 from tests.server.conftest import TEXT, samples
@@ -154,36 +153,6 @@ def test_a_slow_listener_gets_all(make, monkeypatch):
     text = " ".join([TEXT] * 4)
     slow = heard(ask(service, text, split="sentences"), pause_s=0.7)
     assert same(slow, heard(ask(service, text, split="sentences")))
-
-
-def test_memory_that_runs_out_makes_the_batch_smaller_and_loses_nothing(make, monkeypatch, alone):
-    step = SpeechBatch.step
-
-    def too_much(batch: SpeechBatch) -> Any:
-        found = step(batch)
-        if batch.decoder.slots > 2 and len(batch.decoder.sentences) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        return found
-
-    monkeypatch.setattr(SpeechBatch, "step", too_much)
-    service = make(slots=8)
-    generations = [ask(service) for _ in range(6)]
-    assert all(same(heard(generation), alone) for generation in generations)
-    assert service.counts.out_of_memory == 2
-
-
-def test_memory_that_runs_out_for_one_sentence_fails_that_request_only(make, monkeypatch):
-    def too_much(batch: SpeechBatch) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    service = make(slots=2)
-    assert len(heard(ask(service)))
-    with monkeypatch.context() as patch:
-        patch.setattr(SpeechBatch, "step", too_much)
-        generation = ask(service)
-        assert generation.wait(WAIT_S)
-    assert isinstance(generation.error, torch.OutOfMemoryError)
-    assert len(heard(ask(service)))
 
 
 def test_an_error_of_one_request_leaves_the_others(make, monkeypatch, alone):

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.server.conftest import TEXT, Server
-from utils.server.xtts_routes import DEFAULTS, Settings
+from utils.server.xtts_routes import DEFAULTS, change_settings, read_settings
 
 SETTINGS = {
     "temperature": "0.75",
@@ -92,18 +92,16 @@ def test_audio_element_of_a_page_on_this_computer_may_play(server: Server, page:
 
 def test_settings_are_kept_in_a_file_that_all_replicas_read(tmp_path: Path) -> None:
     path = tmp_path / "output" / "settings.json"
-    one, other = Settings(path), Settings(path)
-    assert other.read() == DEFAULTS
-    one.change({"temperature": 0.9, "length_penalty": 2.0})
-    assert other.read() == DEFAULTS | {"temperature": 0.9, "length_penalty": 2.0}
-    other.change({"speed": 1.5})
-    assert one.read() == DEFAULTS | {"temperature": 0.9, "length_penalty": 2.0, "speed": 1.5}
+    assert read_settings(path) == DEFAULTS
+    change_settings(path, {"temperature": 0.9, "length_penalty": 2.0})
+    change_settings(path, {"speed": 1.5})
+    assert read_settings(path) == DEFAULTS | {"temperature": 0.9, "length_penalty": 2.0, "speed": 1.5}
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", "3", '{"temperature": "warm"}', "\x00"])
 def test_a_damaged_file_of_settings_gives_the_defaults_and_is_replaced(tmp_path: Path, damaged: str, caplog) -> None:
     path = tmp_path / "settings.json"
     path.write_text(damaged, encoding="utf-8")
-    assert Settings(path).read() == DEFAULTS and "the default settings are used" in caplog.text
-    Settings(path).change({"speed": 2.0})
-    assert Settings(path).read() == DEFAULTS | {"speed": 2.0}
+    assert read_settings(path) == DEFAULTS and "the default settings are used" in caplog.text
+    change_settings(path, {"speed": 2.0})
+    assert read_settings(path) == DEFAULTS | {"speed": 2.0}

@@ -7,9 +7,8 @@ from pathlib import Path
 from starlette.responses import JSONResponse
 
 from utils.errors import UserError
-from utils.speech.generation import QueueFullError, StalledError, UnavailableError, UnknownModelError, UnknownVoiceError
+from utils.speech.generation import NotSpokenError, UnavailableError
 
-RETRY_LATER_S = 30
 PATH = re.compile(r"""(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'"]+){2,}""")
 """What may be a path of this computer; also a route, such as /v1/models."""
 
@@ -68,20 +67,12 @@ def as_api_error(error: Exception) -> ApiError:
                 503,
                 "The device has too little free memory for this request.",
                 code="out_of_memory",
-                retry_after_s=RETRY_LATER_S,
+                retry_after_s=UnavailableError.retry_after_s,
             )
         return ApiError(500, "The server failed to speak this; its log says why.", code="internal_error")
     # `where`, and folders that the words name, are this computer's: a client reads the last part of a path.
     words = (PATH.sub(_last_part, part) for part in (error.what, error.fix) if part)
     message = ". ".join(part[:1].upper() + part[1:] for part in words) + "."
-    if isinstance(error, QueueFullError):
-        return ApiError(429, message, code="queue_full", retry_after_s=error.retry_after_s)
-    if isinstance(error, UnavailableError):
-        return ApiError(503, message, code="unavailable", retry_after_s=RETRY_LATER_S)
-    if isinstance(error, StalledError):
-        return ApiError(408, message, code="client_stalled")
-    if isinstance(error, UnknownModelError):
-        return ApiError(404, message, param="model", code="model_not_found")
-    if isinstance(error, UnknownVoiceError):
-        return ApiError(400, message, param="voice", code="voice_not_found")
-    return ApiError(400, message)
+    if not isinstance(error, NotSpokenError):
+        return ApiError(400, message)
+    return ApiError(error.status, message, param=error.param, code=error.code, retry_after_s=error.retry_after_s)

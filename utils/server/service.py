@@ -85,11 +85,12 @@ class SpeechService:
             if self.has_died:
                 raise UnavailableError(what="the speech engine has ended", fix="restart the server; its log says why")
             if self._live >= self.config.max_requests:
-                raise QueueFullError(
+                full = QueueFullError(
                     what=f"{self._live} requests are being spoken or waiting, the most that this server takes",
                     fix="try again in some seconds",
-                    retry_after_s=max(1, min(30, self._live // self.config.slots)),
                 )
+                full.retry_after_s = max(1, min(30, self._live // self.config.slots))
+                raise full
             self._live += 1
             generation.on_drained(self._woken.set)
             self._inbox.append(generation)

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from utils.errors import disk_errors
 from utils.files import write_atomic
+from utils.options import SpeechSettings
 from utils.server.catalog import find_listed, model_languages, model_voices
 from utils.server.faults import ApiError
 from utils.server.talk import Desk, read_json
@@ -49,55 +50,39 @@ LEAST = {"top_p": 0.01}
 """A slider of the extension goes to 0, which would leave no code to choose."""
 SETTINGS_FILE = ".speech-settings.json"
 """What clients set, in the output folder: the same for all replicas of a server, and after a restart."""
-DEFAULTS: dict[str, Any] = {
-    "temperature": 0.65,
-    "speed": 1.0,
-    "repetition_penalty": 2.0,
-    "top_p": 0.85,
-    "top_k": 50,
-    **UNUSED,
-}
+DEFAULTS: dict[str, Any] = {name: getattr(SpeechSettings(), name) for name in (*REAL, *WHOLE)} | UNUSED
 
 log = logging.getLogger(__name__)
 
 
-class Settings:
-    """How to speak where a request does not say, in a file.
+def read_settings(path: Path) -> dict[str, Any]:
+    """How to speak where a request does not say; the defaults where the file is missing or damaged."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(kept, dict):
+            raise ValueError("not a JSON object")
+        return DEFAULTS | {name: kept[name] for name in UNUSED if name in kept} | numbers(kept)
+    except FileNotFoundError:
+        return dict(DEFAULTS)
+    except (OSError, ValueError, ApiError) as error:
+        log.warning("%s cannot be read, the default settings are used: %s", path, error)
+        return dict(DEFAULTS)
 
-    Args:
-        path: of the file; it need not exist.
+
+@disk_errors()
+def change_settings(path: Path, values: dict[str, Any]) -> None:
+    """Keep some settings.
+
+    Raises:
+        UserError: the file cannot be written.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self) -> dict[str, Any]:
-        """All settings; the defaults where the file is missing or damaged."""
-        try:
-            kept = json.loads(self._path.read_text(encoding="utf-8"))
-            if not isinstance(kept, dict):
-                raise ValueError("not a JSON object")
-            return DEFAULTS | {name: kept[name] for name in UNUSED if name in kept} | numbers(kept)
-        except FileNotFoundError:
-            return dict(DEFAULTS)
-        except (OSError, ValueError, ApiError) as error:
-            log.warning("%s cannot be read, the default settings are used: %s", self._path, error)
-            return dict(DEFAULTS)
-
-    @disk_errors()
-    def change(self, values: dict[str, Any]) -> None:
-        """Keep some settings.
-
-        Raises:
-            UserError: the file cannot be written.
-        """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._path, json.dumps(self.read() | values))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(read_settings(path) | values))
 
 
 def routes(desk: Desk) -> list[Route]:
     """All of them, each with and without a slash at the end."""
-    settings = Settings(desk.service.output / SETTINGS_FILE)
+    settings = desk.service.output / SETTINGS_FILE
 
     def names() -> list[str]:
         own = model_voices(find_listed(desk.service.output, desk.default_model()))
@@ -121,35 +106,33 @@ def routes(desk: Desk) -> list[Route]:
         return JSONResponse({"speaker_folder": "", "output_folder": "", "model_folder": ""})
 
     async def get_settings(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(settings.read))
+        return JSONResponse(await run_in_threadpool(read_settings, settings))
 
     async def set_settings(request: Request) -> Response:
         values = await read_json(request)
         unused = {name: values[name] for name in UNUSED if name in values}
         desk.checked({"text": "a", **numbers(values)})
-        await run_in_threadpool(settings.change, numbers(values) | unused)
+        await run_in_threadpool(change_settings, settings, numbers(values) | unused)
         return JSONResponse({"message": "Settings successfully applied"})
 
     def fields(values: dict[str, Any], *, stream: bool) -> dict[str, Any]:
-        kept = settings.read()
+        kept = read_settings(settings)
         own = {name: kept[name] for name in (*REAL, *WHOLE)} | numbers(values)
         voice = str(values.get("speaker_wav") or DEFAULT_VOICE)
         language = str(values.get("language") or "auto").lower()
         code = None if language == "auto" else NAMED_LANGUAGES.get(language, language)
         return own | {"text": values.get("text"), "voice": voice, "language": code, "stream": stream}
 
-    async def to_audio(request: Request) -> Response:
-        values = await read_json(request)
+    async def spoken(request: Request, values: dict[str, Any], *, stream: bool) -> Response:
         model = await run_in_threadpool(desk.default_model)
-        wanted = await run_in_threadpool(fields, values, stream=False)
-        sound = await desk.speak(request, wanted, model)
-        return await sound.response("wav")
+        wanted = await run_in_threadpool(fields, values, stream=stream)
+        return await (await desk.speak(request, wanted, model)).response("wav")
+
+    async def to_audio(request: Request) -> Response:
+        return await spoken(request, await read_json(request), stream=False)
 
     async def stream(request: Request) -> Response:
-        model = await run_in_threadpool(desk.default_model)
-        wanted = await run_in_threadpool(fields, dict(request.query_params), stream=True)
-        sound = await desk.speak(request, wanted, model)
-        return await sound.response("wav")
+        return await spoken(request, dict(request.query_params), stream=True)
 
     handlers = [
         ("/speakers", speakers, "GET"),

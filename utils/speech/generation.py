@@ -23,32 +23,44 @@ MOST_CODES = 10_000
 """No model has as many codes to choose among."""
 
 
-class UnknownModelError(UserError):
+class NotSpokenError(UserError):
+    """A request that is not spoken; with its status and words for programs, as HTTP clients know them."""
+
+    status, code = 400, ""
+    param: str | None = None
+    """The field at fault."""
+    retry_after_s = 0
+    """When it is worth another try."""
+
+
+class UnknownModelError(NotSpokenError):
     """No project and no base has such a model."""
 
+    status, code, param = 404, "model_not_found", "model"
 
-class UnknownVoiceError(UserError):
+
+class UnknownVoiceError(NotSpokenError):
     """The model has no such voice, and none was uploaded under this name."""
 
-
-class QueueFullError(UserError):
-    """As many requests as are allowed are under way.
-
-    Args:
-        retry_after_s: when it is worth another try.
-    """
-
-    def __init__(self, *, what: str, fix: str = "", retry_after_s: int = 1) -> None:
-        super().__init__(what=what, fix=fix)
-        self.retry_after_s = retry_after_s
+    code, param = "voice_not_found", "voice"
 
 
-class UnavailableError(UserError):
+class QueueFullError(NotSpokenError):
+    """As many requests as are allowed are under way."""
+
+    status, code, retry_after_s = 429, "queue_full", 1
+
+
+class UnavailableError(NotSpokenError):
     """The server cannot speak now, whatever is asked: a training has the device, or it is being stopped."""
 
+    status, code, retry_after_s = 503, "unavailable", 30
 
-class StalledError(UserError):
+
+class StalledError(NotSpokenError):
     """The client stopped reading."""
+
+    status, code = 408, "client_stalled"
 
 
 @dataclass(frozen=True, kw_only=True)
