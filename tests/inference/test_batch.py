@@ -114,8 +114,8 @@ def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precisio
 @pytest.mark.parametrize("speed", [1.0, 0.7, 1.6])
 def test_chunks_are_the_whole_sentence(starter, speed: float) -> None:
     for whole, streamed in zip(
-        spoken(starter, utterances(starter, speed=speed)),
-        spoken(starter, utterances(starter, streamed=True, speed=speed)),
+        spoken(starter, utterances(starter, settings=SpeechSettings(speed=speed))),
+        spoken(starter, utterances(starter, streamed=True, settings=SpeechSettings(speed=speed))),
         strict=True,
     ):
         assert whole.shape == streamed.shape and (whole - streamed).abs().max() < 1e-4
