@@ -49,7 +49,6 @@ class ServerChild:
         self._command = list(command) if command else [sys.executable, "-m", "utils.cli.speech_server"]
         self._changing = threading.Lock()
         self._process: JsonChild | None = None
-        self._is_starting = False
         self._served: Served | None = None
 
     @property
@@ -57,7 +56,7 @@ class ServerChild:
         """`ended` is a server that was not stopped on request."""
         process = self._process
         if process is None:
-            return "starting" if self._is_starting else "off"
+            return "off"
         if process.returncode is not None:
             return "ended"
         return "on" if self._served else "starting"
@@ -83,14 +82,28 @@ class ServerChild:
             if self.state in ("starting", "on"):
                 how = f"running at {self._served.address}" if self._served else "starting"
                 raise UserError(what=f"the speech server is already {how}", fix="stop it first")
-            self._process, self._served, self._is_starting = None, None, True
+            key = _key(host, self._output)
+            flags = ["--host", host, "--port", str(port), "--output", str(self._output.absolute()), "--end-with-input"]
+            command = [*self._command, *flags]
+            process = logged_child(command, self._log, env=child_environment(), title="the speech server")
+            self._process, self._served = process, None
+        slow = threading.Timer(START_S, process.end)
+        slow.daemon = True
+        slow.start()
         try:
-            return self._started(host, port)
+            for message in process:
+                if found := _LISTENING.search(message.get("line", "")):
+                    self._served = Served(_reachable(found[1]), found[2], key)
+                    return self._served
+            if self._process is not process:
+                raise UserError(what="the speech server was stopped before it listened")
+            what = f"the speech server did not start: {self.last_words or 'no message'}"
+            raise UserError(what=what, where=str(self._log))
         except BaseException:
             self.stop()
             raise
         finally:
-            self._is_starting = False
+            slow.cancel()
 
     def stop(self) -> bool:
         """End it; whether there was one."""
@@ -101,39 +114,6 @@ class ServerChild:
         was_running = process.returncode is None
         process.end()
         return was_running
-
-    def _started(self, host: str, port: int) -> Served:
-        key = _key(host, self._output)
-        flags = ["--host", host, "--port", str(port), "--output", str(self._output.absolute()), "--end-with-input"]
-        command = [*self._command, *flags]
-        process = logged_child(command, self._log, env=child_environment(), title="the speech server")
-        self._process = process
-        slow = threading.Timer(START_S, process.end)
-        slow.daemon = True
-        slow.start()
-        try:
-            for message in process:
-                if found := _LISTENING.search(message.get("line", "")):
-                    self._served = Served(_reachable(found[1]), found[2], key)
-                    _drain(process)
-                    return self._served
-        finally:
-            slow.cancel()
-        if self._process is not process:
-            raise UserError(what="the speech server was stopped before it listened")
-        raise UserError(
-            what=f"the speech server did not start: {self.last_words or 'no message'}", where=str(self._log)
-        )
-
-
-def _drain(process: JsonChild) -> None:
-    """Read on: a full pipe would stop the server."""
-
-    def read() -> None:
-        for _ in process:
-            pass
-
-    threading.Thread(target=read, name="speech server", daemon=True).start()
 
 
 def _key(host: str, output: Path) -> str:
