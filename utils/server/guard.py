@@ -51,6 +51,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            # The web server leaves out the body of the answer.
+            scope = {**scope, "method": "GET"}
         status, is_whole = "aborted", False
         headers = Headers(scope=scope)
         origin = headers.get("origin", "").rstrip("/")

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 
 from utils.errors import UserError
 from utils.hardware.resources import KEPT_FREE_BYTES, disk_free
@@ -53,9 +53,11 @@ UPLOAD_FIELDS = ("audio_sample", "file")
 """Names under which clients send a recording; the first is OpenAI's."""
 
 
-def routes(desk: Desk) -> list[Route]:
+def add_routes(application: FastAPI, desk: Desk) -> None:
     """All of them."""
+    output = desk.service.output
 
+    @application.post("/v1/audio/speech", response_model=None, openapi_extra=SPEECH_BODY)
     async def speech(request: Request) -> Response:
         values = await read_json(request)
         form = check_format(values.get("response_format") or "mp3")
@@ -69,27 +71,28 @@ def routes(desk: Desk) -> list[Route]:
         sound = await desk.speak(request, speech_fields(values), model)
         return sound.events(form) if stream_format == "sse" else await sound.response(form)
 
-    async def models(request: Request) -> Response:
-        found = await run_in_threadpool(list_models, desk.service.output)
-        data = [_model(name) for name, _ in found]
+    @application.get("/v1/audio/models")
+    @application.get("/v1/models")
+    def models() -> dict[str, Any]:
+        data = [_model(name) for name, _ in list_models(output)]
         # Two spellings are used: OpenAI's lists have `data`, open-webui reads `models` and `voices`.
-        return JSONResponse({"object": "list", "data": data, "models": data})
+        return {"object": "list", "data": data, "models": data}
 
-    async def model(request: Request) -> Response:
-        name = request.path_params["id"]
-        await run_in_threadpool(find_listed, desk.service.output, await run_in_threadpool(desk.model_id, name))
-        return JSONResponse(_model(name))
+    @application.get("/v1/models/{name:path}")
+    def model(name: str) -> dict[str, Any]:
+        find_listed(output, desk.model_id(name))
+        return _model(name)
 
-    async def voices(request: Request) -> Response:
-        name = await run_in_threadpool(desk.model_id, request.query_params.get("model"))
-        own = await run_in_threadpool(_voices_of, desk, name)
-        uploaded = await run_in_threadpool(desk.recordings.all)
+    @application.get("/v1/audio/voices")
+    def voices(model: str | None = None) -> dict[str, Any]:
+        own = model_voices(find_listed(output, desk.model_id(model)))
         data = [{"id": voice, "object": "audio.voice", "name": voice} for voice in dict.fromkeys(own)]
-        data += [_voice(recording) for recording in uploaded]
-        return JSONResponse({"object": "list", "data": data, "voices": data})
+        data += [_voice(recording) for recording in desk.recordings.all()]
+        return {"object": "list", "data": data, "voices": data}
 
-    async def add_voice(request: Request) -> Response:
-        if disk_free(desk.service.output) < int(request.headers.get("content-length", 0)) + KEPT_FREE_BYTES:
+    @application.post("/v1/audio/voices")
+    async def add_voice(request: Request) -> dict[str, Any]:
+        if disk_free(output) < int(request.headers.get("content-length", 0)) + KEPT_FREE_BYTES:
             raise ApiError(507, "The disk does not have enough free space for this upload.", code="disk_full")
         try:
             async with asyncio.timeout(UPLOAD_TIMEOUT_S), request.form(max_files=1, max_fields=8) as values:
@@ -99,30 +102,19 @@ def routes(desk: Desk) -> list[Route]:
                     raise ApiError(400, "Send a recording as the form's field `audio_sample`.", param="audio_sample")
                 if not isinstance(name, str) or not name:
                     raise ApiError(400, "Give the voice a name.", param="name")
-                recording = await run_in_threadpool(_keep, desk, name, upload)
+                return _voice(await run_in_threadpool(_keep, desk, name, upload))
         except TimeoutError as error:
             raise ApiError(408, "The upload did not arrive.", code="request_timeout") from error
         except ClientDisconnect as error:
             raise ApiError(413, "The upload was broken off, or is too large.", code="upload_incomplete") from error
         except MultiPartException as error:
             raise ApiError(400, f"The upload is not a valid form: {error.message}.") from error
-        return JSONResponse(_voice(recording))
 
-    async def remove_voice(request: Request) -> Response:
-        name = request.path_params["id"]
-        if not await run_in_threadpool(desk.recordings.remove, name):
+    @application.delete("/v1/audio/voices/{name}")
+    def remove_voice(name: str) -> dict[str, Any]:
+        if not desk.recordings.remove(name):
             raise ApiError(404, f"No uploaded voice is called {name!r}.", param="voice_id", code="voice_not_found")
-        return JSONResponse({"id": name, "object": "audio.voice.deleted", "deleted": True})
-
-    return [
-        Route("/v1/audio/speech", speech, methods=["POST"]),
-        Route("/v1/models", models),
-        Route("/v1/audio/models", models),
-        Route("/v1/models/{id:path}", model),
-        Route("/v1/audio/voices", voices),
-        Route("/v1/audio/voices", add_voice, methods=["POST"]),
-        Route("/v1/audio/voices/{id}", remove_voice, methods=["DELETE"]),
-    ]
+        return {"id": name, "object": "audio.voice.deleted", "deleted": True}
 
 
 def speech_fields(values: dict[str, Any]) -> dict[str, Any]:
@@ -164,10 +156,6 @@ def _keep(desk: Desk, name: str, upload: UploadFile) -> NamedVoice:
 
 def _without(text: str, path: str) -> str:
     return text.replace(path, "recording").replace(Path(path).name, "the recording")
-
-
-def _voices_of(desk: Desk, model_id: str) -> list[str]:
-    return model_voices(find_listed(desk.service.output, model_id))
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -5,13 +5,14 @@ Clients send numbers as strings, and paths with and without a slash at the end.
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 
 from utils.errors import disk_errors
 from utils.files import write_atomic
@@ -80,52 +81,46 @@ def change_settings(path: Path, values: dict[str, Any]) -> None:
     write_atomic(path, json.dumps(read_settings(path) | values))
 
 
-def routes(desk: Desk) -> list[Route]:
+def add_routes(application: FastAPI, desk: Desk) -> None:
     """All of them, each with and without a slash at the end."""
-    settings = desk.service.output / SETTINGS_FILE
+    output = desk.service.output
+    settings = output / SETTINGS_FILE
 
     def names() -> list[str]:
-        own = model_voices(find_listed(desk.service.output, desk.default_model()))
-        return list(dict.fromkeys([*own, *(recording.name for recording in desk.recordings.all())]))
+        own = model_voices(find_listed(output, desk.default_model()))
+        return list(dict.fromkeys([*own, *desk.recordings.recordings()]))
 
-    async def speakers(request: Request) -> Response:
-        found = await run_in_threadpool(names)
-        return JSONResponse([{"name": name, "voice_id": name, "preview_url": ""} for name in found])
+    def speakers() -> list[dict[str, str]]:
+        return [{"name": name, "voice_id": name, "preview_url": ""} for name in names()]
 
-    async def speakers_list(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(names))
-
-    async def languages(request: Request) -> Response:
-        codes = await run_in_threadpool(lambda: model_languages(find_listed(desk.service.output, desk.default_model())))
+    def languages() -> dict[str, Any]:
+        codes = model_languages(find_listed(output, desk.default_model()))
         known = {name: code for name, code in LANGUAGES.items() if plain_code(code) in codes}
         others = {code: code for code in codes if code not in map(plain_code, known.values())}
-        return JSONResponse({"languages": known | others})
+        return {"languages": known | others}
 
-    async def folders(request: Request) -> Response:
+    def folders() -> dict[str, str]:
         # Paths of this computer are not shown.
-        return JSONResponse({"speaker_folder": "", "output_folder": "", "model_folder": ""})
+        return {"speaker_folder": "", "output_folder": "", "model_folder": ""}
 
-    async def get_settings(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(read_settings, settings))
+    def get_settings() -> dict[str, Any]:
+        return read_settings(settings)
 
-    async def set_settings(request: Request) -> Response:
+    async def set_settings(request: Request) -> dict[str, str]:
         values = await read_json(request)
         unused = {name: values[name] for name in UNUSED if name in values}
         desk.checked({"text": "a", **numbers(values)})
         await run_in_threadpool(change_settings, settings, numbers(values) | unused)
-        return JSONResponse({"message": "Settings successfully applied"})
+        return {"message": "Settings successfully applied"}
 
-    def fields(values: dict[str, Any], *, stream: bool) -> dict[str, Any]:
-        kept = read_settings(settings)
+    async def spoken(request: Request, values: dict[str, Any], *, stream: bool) -> Response:
+        kept = await run_in_threadpool(read_settings, settings)
         own = {name: kept[name] for name in (*REAL, *WHOLE)} | numbers(values)
         voice = str(values.get("speaker_wav") or DEFAULT_VOICE)
         language = str(values.get("language") or "auto").lower()
         code = None if language == "auto" else NAMED_LANGUAGES.get(language, language)
-        return own | {"text": values.get("text"), "voice": voice, "language": code, "stream": stream}
-
-    async def spoken(request: Request, values: dict[str, Any], *, stream: bool) -> Response:
+        wanted = own | {"text": values.get("text"), "voice": voice, "language": code, "stream": stream}
         model = await run_in_threadpool(desk.default_model)
-        wanted = await run_in_threadpool(fields, values, stream=stream)
         return await (await desk.speak(request, wanted, model)).response("wav")
 
     async def to_audio(request: Request) -> Response:
@@ -134,9 +129,9 @@ def routes(desk: Desk) -> list[Route]:
     async def stream(request: Request) -> Response:
         return await spoken(request, dict(request.query_params), stream=True)
 
-    handlers = [
+    handlers: list[tuple[str, Callable[..., Any], str]] = [
         ("/speakers", speakers, "GET"),
-        ("/speakers_list", speakers_list, "GET"),
+        ("/speakers_list", names, "GET"),
         ("/languages", languages, "GET"),
         ("/get_folders", folders, "GET"),
         ("/get_tts_settings", get_settings, "GET"),
@@ -144,7 +139,9 @@ def routes(desk: Desk) -> list[Route]:
         ("/tts_to_audio", to_audio, "POST"),
         ("/tts_stream", stream, "GET"),
     ]
-    return [Route(path + slash, handler, methods=[method]) for path, handler, method in handlers for slash in ("", "/")]
+    for path, handler, method in handlers:
+        application.add_api_route(path, handler, methods=[method], response_model=None)
+        application.add_api_route(path + "/", handler, methods=[method], response_model=None, include_in_schema=False)
 
 
 def numbers(values: dict[str, Any]) -> dict[str, float | int]:
