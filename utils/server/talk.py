@@ -108,23 +108,20 @@ class Desk:
             if language is None:
                 message = f"This model cannot read the language {speech.language!r}; use one of: {', '.join(codes)}."
                 raise ApiError(400, message, param="language")
-        own, references, parts = model_voices(model), {}, []
+        own, recordings, parts = model_voices(model), self.recordings.recordings(), []
         for asked, weight in voice_parts(speech.voice):
             name = self._aliases.get(asked, asked)
             # Clients of the XTTS server name a voice by its file, such as speakers/anna.wav.
             stem = PurePath(name.replace("\\", "/")).stem if name.lower().endswith(".wav") else name
-            recording = self.recordings.find(name) or self.recordings.find(stem)
-            if recording is not None:
-                name = recording.name
-                references[name] = recording.path
-            elif name not in own and name in OPENAI_VOICES:
-                name = own[OPENAI_VOICES.index(name) % len(own)]
-            elif name not in own:
-                known = [*own, *(one.name for one in self.recordings.all())]
-                raise UnknownVoiceError(what=f"there is no voice {asked!r}", fix=f"use one of: {', '.join(known)}")
-            parts.append(f"{name}:{weight}")
+            known = next((one for one in (name, stem) if one in recordings or one in own), None)
+            if known is None and name in OPENAI_VOICES:
+                known = own[OPENAI_VOICES.index(name) % len(own)]
+            if known is None:
+                listed = ", ".join([*own, *recordings])
+                raise UnknownVoiceError(what=f"there is no voice {asked!r}", fix=f"use one of: {listed}")
+            parts.append(f"{known}:{weight}")
         voice = parts[0].rpartition(":")[0] if len(parts) == 1 else ",".join(parts)
-        return replace(speech, language=language, voice=voice), references
+        return replace(speech, language=language, voice=voice), recordings
 
     def checked(self, values: dict[str, Any]) -> SpeechRequest:
         """The request of these values.
