@@ -138,7 +138,7 @@ class Examiner:
         second time says how often the base agrees with itself, and what the model is measured by: a base that speaks a
         language badly agrees with nothing, and no model is blamed for it.
         """
-        base = self.models.load(kind="run", source=str(self.run)).synthesizer
+        base = self.models.load(kind="run", source=str(self.run))
         texts = [text for text in self.request["texts"] if self._reads(base, text)]
         if len(texts) < self.least:
             raise UserError(what=f"the base reads {len(texts)} of {len(self.request['texts'])} texts")
@@ -150,7 +150,7 @@ class Examiner:
         texts = texts[:fits]
         passes = [self.speak(base, texts, seed, done=n * len(texts)) for n, seed in enumerate((SEED, SEED + 1))]
         del base
-        model = self.models.load(kind="ready", source=self.request["model"]).synthesizer
+        model = self.models.load(kind="ready", source=self.request["model"])
         # A model that does not end its sentences takes longer than its base: what it has spoken counts.
         passes.append(self.speak(model, texts, SEED + 1, done=2 * len(texts)))
         triples = [(Reference.of(text, first.wav), *said) for text, first, *said in zip(texts, *passes, strict=False)]
@@ -212,7 +212,7 @@ class Examiner:
         return time.monotonic() - begun
 
     def _checkpoint(self, folder: Path) -> Synthesizer:
-        return self.models.load(kind="run", source=str(self.run), checkpoint=folder.name[-8:]).synthesizer
+        return self.models.load(kind="run", source=str(self.run), checkpoint=folder.name[-8:])
 
     def _reads(self, synthesizer: Synthesizer, text: str) -> bool:
         try:

@@ -77,7 +77,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
         embed: Embed | None = None
         cache = ModelCache(device, precision=config.precision)
         for name, source in sources.items():
-            synthesizer = cache.load(**source).synthesizer
+            synthesizer = cache.load(**source)
             # The first one's speaker encoder embeds them all.
             embed = embed or embedder(synthesizer)
             said = speak_texts(

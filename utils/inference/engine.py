@@ -92,6 +92,12 @@ class Synthesizer:
         """The recording of the voice that speaks where none is named."""
         self.pronunciations = Path()
         """The table of words that are said otherwise; no file where there is none."""
+        self.key: tuple[Any, ...] = ()
+        """Its files as they were when it was loaded: folder and time of the base, and the checkpoint of a run."""
+        self.language = base.about.get("language") or ""
+        """What it speaks when nothing else is said; may be empty."""
+        self.speakings: list[Any] = []
+        """Requests that it speaks; while there are any, it is neither renewed nor unloaded."""
         self._speakers = dict[str, Voice]()
         self._load(gpt_state, slots)
 
@@ -114,6 +120,11 @@ class Synthesizer:
         self._voices = dict[str, Voice]()
         """Of recordings, by their content; the one that was used last at the end."""
         self.batch = SpeechBatch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
+
+    @property
+    def checkpoint(self) -> str:
+        """Name of the checkpoint whose weights it has; empty for an exported model or a base."""
+        return self.key[2].name if len(self.key) > 2 else ""
 
     @property
     def num_bytes(self) -> int:

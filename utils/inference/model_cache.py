@@ -3,7 +3,6 @@
 import logging
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,42 +33,6 @@ class NoRoomError(Exception):
     """A model does not fit beside those that are speaking."""
 
 
-@dataclass(kw_only=True)
-class LoadedModel:
-    """A model ready to speak."""
-
-    synthesizer: Synthesizer
-    key: tuple[Any, ...]
-    """Its files as they were when it was loaded: folder and time of the base, and the checkpoint of a run."""
-    checkpoint: str
-    """Name of the checkpoint whose weights it has; empty for an exported model or a base."""
-    run: Path | None
-    """The run whose weights it has."""
-    language: str
-    """What it speaks when nothing else is said; may be empty."""
-    speakings: list[Any] = field(default_factory=list)
-    """Requests that it speaks; while there are any, it is neither renewed nor unloaded."""
-    slots: int
-    """Sentences side by side; fewer once memory ran out."""
-
-    def reset_batch(self, slots: int) -> None:
-        """Drop all that is being decoded, and decode up to `slots` sentences side by side from now on.
-
-        If memory does not suffice for them, fewer are tried.
-
-        Raises:
-            RuntimeError: memory does not suffice for one, or the device has failed.
-        """
-        self.slots = slots
-        while True:
-            try:
-                return self.synthesizer.batch.reset(self.slots)
-            except (RuntimeError, MemoryError) as error:
-                if self.slots == 1 or not is_out_of_memory(error):
-                    raise
-                self.slots //= 2
-
-
 class ModelCache:
     """Loads models and keeps as many as fit.
 
@@ -86,7 +49,7 @@ class ModelCache:
         self.device, reason = settle_device("cpu" if device == "cpu" else "auto")
         if reason:
             log.warning(reason)
-        self.models: dict[str, LoadedModel] = {}
+        self.models: dict[str, Synthesizer] = {}
         """By name, the one that was asked for last at the end."""
         self._precision, self._slots, self._max_bytes = precision, slots, max_bytes
 
@@ -102,7 +65,7 @@ class ModelCache:
         checkpoint: str = "",
         name: str = "",
         project: str = "",
-    ) -> LoadedModel:
+    ) -> Synthesizer:
         """A model, from memory where it is there and unchanged on disk.
 
         Args:
@@ -129,62 +92,59 @@ class ModelCache:
             state, key = _checkpoint(run, checkpoint, key, model) if run and checkpoint else (None, key)
             if model is None or key != model.key:
                 begun = time.perf_counter()
-                synthesizer = model.synthesizer if model and state and model.run and model.key[:2] == key[:2] else None
+                former = model if model and state and model.key[:2] == key[:2] else None
                 # The old one is freed first: two may not fit, and one whose renewal fails cannot speak.
                 model = None
                 self._drop(name)
-                if synthesizer and state:
-                    synthesizer.renew(state)
-                model = self._described(synthesizer or self._new(base, state), key, run)
+                if former and state:
+                    former.renew(state)
+                model = former or Synthesizer(
+                    base, gpt_state=state, device=self.device, precision=self._precision, slots=self._slots
+                )
+                own = [folder / REFERENCE_FILE for folder in (run, base.folder) if folder]
+                model.key, model.own_voice = key, next(filter(Path.is_file, own), own[-1])
+                model.language = base.about.get("language") or ""
+                if run and not model.language:
+                    model.language = Config.read(run / "config.yaml").get("language") or ""
                 log.info("loaded %s on %s in %.1f s", name or source, self.device, time.perf_counter() - begun)
-        beside = model.synthesizer.base.folder.parent
-        model.synthesizer.pronunciations = Path(project or beside) / PRONUNCIATIONS_FILE
+        beside = model.base.folder.parent
+        model.pronunciations = Path(project or beside) / PRONUNCIATIONS_FILE
         # A plain dict, replaced as a whole: other threads list it meanwhile.
         self.models.pop(name, None)
         self.models[name] = model
         return model
 
-    def reset(self, model: LoadedModel, slots: int) -> bool:
-        """As `LoadedModel.reset_batch`; a model that then has no memory to speak with is unloaded.
+    def reset(self, model: Synthesizer, slots: int) -> bool:
+        """Drop all that a model decodes, and decode up to `slots` sentences side by side from now on.
+
+        If memory does not suffice for them, fewer are tried; a model that has none for one is unloaded.
 
         Returns:
             Whether it can speak.
         """
-        try:
-            model.reset_batch(slots)
-        except Exception as error:  # noqa: BLE001
-            log.error("%s is unloaded, it cannot speak any more: %s", model.synthesizer.base.name, error)
-            self._drop(*(name for name, one in self.models.items() if one is model))
-            return False
-        return True
+        while True:
+            try:
+                model.batch.reset(slots)
+            except Exception as error:  # noqa: BLE001
+                if slots == 1 or not is_out_of_memory(error):
+                    log.error("%s is unloaded, it cannot speak any more: %s", model.base.name, error)
+                    self._drop(*(name for name, one in self.models.items() if one is model))
+                    return False
+                slots //= 2
+            else:
+                return True
 
     def clear(self) -> None:
         """Free all memory."""
         self._drop(*self.models)
 
     def _make_room(self, wanted: float) -> None:
-        while self.models and wanted + sum(one.synthesizer.num_bytes for one in self.models.values()) > self._max_bytes:
+        while self.models and wanted + sum(one.num_bytes for one in self.models.values()) > self._max_bytes:
             idle = next((name for name, one in self.models.items() if not one.speakings), None)
             if idle is None:
                 raise NoRoomError
             log.info("unloaded %s to make room", idle)
             self._drop(idle)
-
-    def _new(self, base: Base, state: State | None) -> Synthesizer:
-        return Synthesizer(base, gpt_state=state, device=self.device, precision=self._precision, slots=self._slots)
-
-    def _described(self, synthesizer: Synthesizer, key: tuple[Any, ...], run: Path | None) -> LoadedModel:
-        language = synthesizer.base.about.get("language")
-        own = [folder / REFERENCE_FILE for folder in (run, synthesizer.base.folder) if folder]
-        synthesizer.own_voice = next(filter(Path.is_file, own), own[-1])
-        return LoadedModel(
-            synthesizer=synthesizer,
-            key=key,
-            checkpoint=key[2].name if len(key) > 2 else "",
-            run=run,
-            language=language or (run and Config.read(run / "config.yaml").get("language")) or "",
-            slots=synthesizer.batch.decoder.slots,
-        )
 
     def _drop(self, *names: str) -> None:
         # Not in place: other threads list them meanwhile.
@@ -196,7 +156,7 @@ class ModelCache:
 
 
 def _checkpoint(
-    run: Path, which: str, base: tuple[Any, ...], known: LoadedModel | None
+    run: Path, which: str, base: tuple[Any, ...], known: Synthesizer | None
 ) -> tuple[State | None, tuple[Any, ...]]:
     """Weights of a run's checkpoint, None where `known` has them, and the key of a model that has them."""
     for attempt in range(1, MAX_TRIES + 1):

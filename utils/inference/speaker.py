@@ -88,13 +88,12 @@ class Speaker:
         request = named_model(str(model), open_project(project, Path(output)) if project else None)
         fetch_base(request["source"])
         with memory_errors("loading the model", where):
-            loaded = ModelCache(where, precision=precision, slots=slots).load(**request)
-            self._synthesizer = loaded.synthesizer
+            self._synthesizer = ModelCache(where, precision=precision, slots=slots).load(**request)
             if transcriber:
                 beside = device if where == "cuda" else where
                 self._synthesizer.word_check = WordCheck(transcriber, device=beside).error
         self._lock, self._library = threading.RLock(), VoiceLibrary(Path(output))
-        self.language = loaded.language
+        self.language = self._synthesizer.language
         """What it speaks when nothing else is said; may be empty."""
 
     @property

@@ -13,7 +13,7 @@ from utils.audio.write import to_pcm16
 from utils.errors import UserError
 from utils.inference.batch import Piece, Spoken, Utterance
 from utils.inference.engine import Synthesizer
-from utils.inference.model_cache import LoadedModel, ModelCache
+from utils.inference.model_cache import ModelCache
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE
 from utils.performance_utils.memory import is_out_of_memory
@@ -176,10 +176,10 @@ class Engine:
     ) -> None:
         self.cache, self._end, self._counts = cache, end, counts
 
-    def step(self, model: LoadedModel) -> None:
+    def step(self, model: Synthesizer) -> None:
         """One code of each sentence of a model."""
         begun = {utterance: speaking for speaking in model.speakings for utterance in speaking.underway}
-        batch = model.synthesizer.batch
+        batch = model.batch
         self._counts.steps[len(batch.decoder.sentences) + batch.num_waiting] += 1
         try:
             ended = batch.step()
@@ -198,22 +198,23 @@ class Engine:
                 model.speakings.remove(speaking)
                 self._end(speaking.generation, None)
 
-    def drop(self, model: LoadedModel, speaking: Speaking, error: Exception | None = None) -> None:
+    def drop(self, model: Synthesizer, speaking: Speaking, error: Exception | None = None) -> None:
         """Speak no more of it."""
         try:
             for utterance in speaking.underway:
-                model.synthesizer.batch.drop(utterance)
+                model.batch.drop(utterance)
         finally:
             model.speakings.remove(speaking)
             self._end(speaking.generation, error)
 
-    def _recover(self, model: LoadedModel, begun: dict[Utterance, Speaking], error: Exception) -> None:
+    def _recover(self, model: Synthesizer, begun: dict[Utterance, Speaking], error: Exception) -> None:
         """A step failed: all that was being decoded is spoken again, in fewer slots or each request alone."""
         is_shortage = is_out_of_memory(error)
-        slots = model.slots // 2 if is_shortage else model.slots
+        before = model.batch.decoder.slots
+        slots = before // 2 if is_shortage else before
         if is_shortage:
             self._counts.out_of_memory += 1
-            log.warning("memory ran out with %d sentences side by side; %d from now on", model.slots, max(1, slots))
+            log.warning("memory ran out with %d sentences side by side; %d from now on", before, max(1, slots))
         else:
             log.exception("a step with %d sentences failed", len(begun))
         guilty = next(iter(begun.values()), None) if len(begun) == 1 else None
@@ -231,7 +232,7 @@ class Engine:
             self.drop(model, guilty, error)
 
 
-def feed(model: LoadedModel, *, kept: int = 0) -> None:
+def feed(model: Synthesizer, *, kept: int = 0) -> None:
     """Fill free slots of a model.
 
     The first sentence of a request goes before all others, then the one whose listener would hear silence first. After
@@ -241,7 +242,7 @@ def feed(model: LoadedModel, *, kept: int = 0) -> None:
         model: speaks them.
         kept: slots that stay free for first sentences.
     """
-    batch = model.synthesizer.batch
+    batch = model.batch
     if suspect := next((one for one in model.speakings if one.failures), None):
         if batch.is_idle and suspect.wants_slot:
             batch.add(suspect.begin())

@@ -25,7 +25,8 @@ from utils.speech.wavs import join_wavs
 
 if TYPE_CHECKING:
     from utils.inference.batch import Spoken
-    from utils.inference.model_cache import LoadedModel, ModelCache
+    from utils.inference.engine import Synthesizer
+    from utils.inference.model_cache import ModelCache
 
 log = logging.getLogger(__name__)
 
@@ -75,24 +76,24 @@ def serve(request: Message, models: "ModelCache", replies: Replies, is_cancelled
         reply("done")
 
 
-def _load(request: Message, models: "ModelCache", reply: Reply) -> "LoadedModel":
+def _load(request: Message, models: "ModelCache", reply: Reply) -> "Synthesizer":
     begun = time.perf_counter()
     model = models.load(**request["model"])
     reply(
         "loaded",
         load_s=time.perf_counter() - begun,
-        device=str(model.synthesizer.device),
-        precision=model.synthesizer.precision,
+        device=str(model.device),
+        precision=model.precision,
         checkpoint=model.checkpoint,
         language=model.language,
-        languages=list(model.synthesizer.tokenizer.languages),
-        speakers=sorted(model.synthesizer.speakers()),
+        languages=list(model.tokenizer.languages),
+        speakers=sorted(model.speakers()),
     )
     return model
 
 
 def speak(
-    request: Message, models: "ModelCache", model: "LoadedModel", reply: Reply, is_cancelled: Callable[[], bool]
+    request: Message, models: "ModelCache", model: "Synthesizer", reply: Reply, is_cancelled: Callable[[], bool]
 ) -> None:
     """Write the wavs of every line; a line that cannot be spoken does not keep the others from it.
 
@@ -107,21 +108,21 @@ def speak(
     from utils.inference.speaking import Engine, Speaking, feed
     from utils.inference.voice_spec import find_voice
 
-    settings, synthesizer = request["settings"], model.synthesizer
+    settings = request["settings"]
     language = settings["language"] or model.language
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="choose the language")
-    synthesizer.tokenizer.check_language(language)
+    model.tokenizer.check_language(language)
     reference = request.get("reference")
-    voice = find_voice(synthesizer, Path(reference) if reference else request.get("speaker"), has_files=False)
+    voice = find_voice(model, Path(reference) if reference else request.get("speaker"), has_files=False)
     engine = Engine(models, Generation.end, SpeechCounts())
     for line in request["lines"]:
         asked = SpeechRequest(**settings, text=line["text"], stream=request.get("live", False))
         generation = Generation(asked, ("", SpeakingModel(id="", **request["model"])))
         output = _Output(generation, Path(request["folder"]), line["number"], reply)
         try:
-            pieces = synthesizer.pieces(line["text"], language, split=settings["split"])
-            speaking = Speaking(generation, synthesizer, pieces, voice, on_spoken=output.add)
+            pieces = model.pieces(line["text"], language, split=settings["split"])
+            speaking = Speaking(generation, model, pieces, voice, on_spoken=output.add)
         except UserError as error:
             reply("line_failed", line=line["number"], error=str(error))
             continue

@@ -23,7 +23,7 @@ from utils.speech.generation import (
 from utils.speech.models import SpeakingModel
 
 if TYPE_CHECKING:
-    from utils.inference.model_cache import LoadedModel
+    from utils.inference.engine import Synthesizer
     from utils.inference.speaking import Engine, Speaking
 
 POLL_S = 0.5
@@ -131,17 +131,17 @@ class SpeechService:
     def loaded(self) -> dict[str, int]:
         """Bytes of each loaded model."""
         models = self._engine.cache.models if self._engine else {}
-        return {name: model.synthesizer.num_bytes for name, model in models.items()}
+        return {name: model.num_bytes for name, model in models.items()}
 
     def num_active(self) -> int:
         """Sentences being decoded."""
-        return sum(len(model.synthesizer.batch.decoder.sentences) for model in self._all())
+        return sum(len(model.batch.decoder.sentences) for model in self._all())
 
     def num_waiting(self) -> int:
         """Requests of which no sentence was begun."""
         return len(self._inbox) + sum(not one.has_begun for model in self._all() for one in list(model.speakings))
 
-    def _all(self) -> "list[LoadedModel]":
+    def _all(self) -> "list[Synthesizer]":
         return list(self._engine.cache.models.values()) if self._engine else []
 
     # All that follows runs in the thread.
@@ -186,9 +186,9 @@ class SpeechService:
         is_busy = False
         for model in self._all():
             self._sweep(self._engine, model)
-            slots = model.synthesizer.batch.decoder.slots
+            slots = model.batch.decoder.slots
             feed(model, kept=max(1, slots // 4) if slots > 1 else 0)
-            if not model.synthesizer.batch.is_idle:
+            if not model.batch.is_idle:
                 self._engine.step(model)
                 is_busy = True
         if is_busy or self._inbox:
@@ -207,7 +207,7 @@ class SpeechService:
         except UserError as error:
             log.warning("%s cannot be loaded: %s", self._preload[0], error)
 
-    def _warm_up(self, model: "LoadedModel", generation: Generation) -> None:
+    def _warm_up(self, model: "Synthesizer", generation: Generation) -> None:
         """Speak a word that is discarded: the first calls of a model's kernels take a second longer than all others."""
         from utils.inference.speaking import feed
 
@@ -291,20 +291,20 @@ class SpeechService:
                 self._end(generation, error)
                 gc.collect()  # what was loaded in vain
 
-    def _speaking(self, generation: Generation, model: "LoadedModel") -> "Speaking":
+    def _speaking(self, generation: Generation, model: "Synthesizer") -> "Speaking":
         from utils.inference.speaking import Speaking
         from utils.inference.voice_spec import find_voice
 
-        request, synthesizer = generation.request, model.synthesizer
+        request = generation.request
         language = request.language or model.language or self.config.language
-        voice = find_voice(synthesizer, request.voice, recordings=generation.references, has_files=False)
+        voice = find_voice(model, request.voice, recordings=generation.references, has_files=False)
         try:
-            pieces = synthesizer.pieces(request.text, language, split=request.split)
+            pieces = model.pieces(request.text, language, split=request.split)
         except RecursionError:
             raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
-        return Speaking(generation, synthesizer, pieces, voice)
+        return Speaking(generation, model, pieces, voice)
 
-    def _sweep(self, engine: "Engine", model: "LoadedModel") -> None:
+    def _sweep(self, engine: "Engine", model: "Synthesizer") -> None:
         """Drop requests without a listener."""
         for speaking in list(model.speakings):
             generation = speaking.generation
