@@ -1,15 +1,15 @@
 """Measure by ear how models of one run speak: its checkpoints against evaluation clips, its export against its base.
 
-The words are judged by a recognizer where one is installed. Without one, a text counts whose speech is nearest to its
-own reference among all.
+Both are measured as `utils.evaluation.evaluate` does. The words are right where a recognizer understood them; without
+one, where the speech is nearest to its own reference among all.
 
 Shapes: N samples at 16 000 Hz.
 """
 
 import logging
+import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,15 @@ from torch import Tensor
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.errors import UserError
-from utils.evaluation.defects import find_defects
-from utils.evaluation.features import RATE, Features, mfccs, trimmed
-from utils.evaluation.measure import Said, embedder, speak_texts, usual_pace
+from utils.evaluation.features import RATE, trimmed
+from utils.evaluation.measure import Said, SpokenSentence, embedder, score_model, speak_texts
 from utils.evaluation.recognition import UNDERSTOOD, find_recognizer
-from utils.evaluation.scores import error_rates
-from utils.evaluation.words import rank
+from utils.evaluation.scores import Summary
 from utils.inference.engine import Synthesizer
 from utils.inference.model_cache import ModelCache
 from utils.jobs.json_lines import Message, Replies
 from utils.options import OUTPUT_RATE, SpeechSettings
+from utils.runs.layout import REFERENCE_FILE
 
 USED = 0.9
 """Share of the time given that is used: the waiting process ends this one when the time is over."""
@@ -36,32 +35,13 @@ SEED = 1
 PASSES = 3
 """So often the texts of an export are spoken: twice by its base, once by itself."""
 SHORTEST_S = 0.3
-"""Shorter clips are ignored: the speaker embedding is unreliable, and they are no reference."""
+"""Shorter clips are no reference."""
 
 log = logging.getLogger(__name__)
 
 
 class TimeTooShort(Exception):
     """Nothing that is worth an answer can be measured until the deadline."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reference:
-    """A text said right."""
-
-    text: str
-    wav: Tensor
-    """Without silence at both ends, [1, N]."""
-    features: Features
-
-    @classmethod
-    def of(cls, text: str, wav: Tensor) -> "Reference":
-        inner = trimmed(wav)
-        return cls(text=text, wav=inner, features=mfccs(inner))
-
-    @property
-    def is_speech(self) -> bool:
-        return self.wav.shape[1] > SHORTEST_S * RATE
 
 
 class Examiner:
@@ -79,6 +59,9 @@ class Examiner:
         recognizer = find_recognizer(None, request["language"])
         self.recognizer = None if isinstance(recognizer, str) else recognizer
         self.models = ModelCache(request["device"])
+        # The speaker encoder is the base's: one and the same for all models.
+        self.embed = embedder(self._load(request.get("checkpoints", [""])[0]))
+        self.voice = load_audio(self.run / REFERENCE_FILE, RATE)
 
     def figures(self) -> dict[str, Any]:
         """What the request asks for.
@@ -93,43 +76,36 @@ class Examiner:
     def _checkpoints(self) -> dict[str, Any]:
         """Scores of as many checkpoints as there is time for, and how many evaluation texts each of them spoke."""
         clips = self.request["clips"]
-        found = [Reference.of(clip["text"], load_audio(Path(clip["audio"]), RATE)) for clip in clips]
-        references = [one for one in found if one.is_speech]
-        if len(references) < self.least:
-            raise UserError(what=f"{len(references)} of {len(found)} evaluation clips are long enough")
-        folders = [Path(folder) for folder in self.request["checkpoints"]]
-        # The speaker encoder is the base's: one and the same for all checkpoints.
-        embed = embedder(self._checkpoint(folders[0]))
-        took = self._time_of_least(self._checkpoint(folders[0]), [one.text for one in references])
+        found = [_sentence(clip["text"], load_audio(Path(clip["audio"]), RATE)) for clip in clips]
+        sentences = [one for one in found if _is_speech(one)]
+        if len(sentences) < self.least:
+            raise UserError(what=f"{len(sentences)} of {len(found)} evaluation clips are long enough")
+        folders: list[str] = self.request["checkpoints"]
+        took = self._time_of_least(self._load(folders[0]), [one.text for one in sentences])
         fits = int((self.deadline - time.monotonic()) / took)
         folders = folders[:fits]
-        references = references[: self.least * fits // max(1, len(folders))]
-        measured: list[tuple[Path, list[Said], float]] = []
+        sentences = sentences[: self.least * fits // max(1, len(folders))]
+        measured: list[tuple[str, list[Said], float]] = []
         for folder in folders if fits > 1 else ():
             begun = time.monotonic()
-            said = self.speak(self._checkpoint(folder), [one.text for one in references], SEED)
+            said = self.speak(self._load(folder), [one.text for one in sentences], SEED)
             if len(said) < self.least:
                 # The machine has become slower than it was at first: what was measured counts.
                 break
-            references = references[: len(said)]
+            sentences = sentences[: len(said)]
             measured.append((folder, said, time.monotonic() - begun))
         if len(measured) < 2:
             raise TimeTooShort(f"it took {took:.0f} s for {self.least} texts of one checkpoint")
         scores = []
         for folder, said, seconds in measured:
-            pairs = [(trimmed(one.wav), reference.wav) for one, reference in zip(said, references, strict=False)]
-            cosines = [float(embed(wav) @ embed(to)) if wav.shape[1] > SHORTEST_S * RATE else 0.0 for wav, to in pairs]
-            shares = self.shares(said[: len(references)], references)
-            parts = {
-                # Finer than the share of texts that a recognizer understood.
-                "words": max(0.0, 1 - shares["wer"]) if "wer" in shares else shares["words"],
-                "flawless": shares["flawless"],
-                "cosine": sum(cosines) / len(cosines),
-            }
+            right, summary = self.score(said, sentences)
+            # Finer than the share of texts that a recognizer understood.
+            words = right if summary.wer is None else max(0.0, 1 - summary.wer)
+            parts = {"words": words, "flawless": summary.flawless, "cosine": summary.cosine or 0.0}
             # Two digits: what differs by less sounds the same.
-            score, step = round(sum(parts.values()), 2), int(folder.name.rsplit("-", 1)[1])
-            scores.append({"step": step, "score": score, **parts, "texts": len(references), "seconds": seconds})
-        return {"scores": scores, "texts": len(references)}
+            score, step = round(sum(parts.values()), 2), int(folder.rsplit("-", 1)[1])
+            scores.append({"step": step, "score": score, **parts, "texts": len(sentences), "seconds": seconds})
+        return {"scores": scores, "texts": len(sentences)}
 
     def _export(self) -> dict[str, Any]:
         """Shares of texts with the right words, and of texts without a defect, by the base and by the exported model.
@@ -138,7 +114,7 @@ class Examiner:
         second time says how often the base agrees with itself, and what the model is measured by: a base that speaks a
         language badly agrees with nothing, and no model is blamed for it.
         """
-        base = self.models.load(kind="run", source=str(self.run))
+        base = self._load()
         texts = [text for text in self.request["texts"] if self._reads(base, text)]
         if len(texts) < self.least:
             raise UserError(what=f"the base reads {len(texts)} of {len(self.request['texts'])} texts")
@@ -153,20 +129,28 @@ class Examiner:
         model = self.models.load(kind="ready", source=self.request["model"])
         # A model that does not end its sentences takes longer than its base: what it has spoken counts.
         passes.append(self.speak(model, texts, SEED + 1, done=2 * len(texts)))
-        triples = [(Reference.of(text, first.wav), *said) for text, first, *said in zip(texts, *passes, strict=False)]
+        triples = [
+            (_sentence(text, resample(first.wav.cpu(), OUTPUT_RATE, RATE)), *said)
+            for text, first, *said in zip(texts, *passes, strict=False)
+        ]
         if len(triples) < self.least:
             raise TimeTooShort(f"the model spoke {len(triples)} texts in it")
         # What the base did not say at all is no reference.
-        kept = [one for one in triples if one[0].is_speech]
+        kept = [one for one in triples if _is_speech(one[0])]
         if len(kept) < self.least:
             raise UserError(what=f"the base speaks {len(kept)} of {len(triples)} texts")
-        references, again, said = zip(*kept, strict=True)
-        return {"texts": len(kept), "base": self.shares(again, references), "model": self.shares(said, references)}
+        sentences, *spoken = zip(*kept, strict=True)
+        shares = []
+        for said in spoken:
+            words, summary = self.score(said, sentences)
+            rates = {"wer": summary.wer, "cer": summary.cer} if self.recognizer else {}
+            shares.append({"words": words, "flawless": summary.flawless, **rates})
+        return {"texts": len(kept), "base": shares[0], "model": shares[1]}
 
     def speak(
         self, synthesizer: Synthesizer, texts: Sequence[str], seed: int, *, done: int | None = None
     ) -> list[Said]:
-        """Texts as a model speaks them side by side in its own voice, without guards; at 16 000 Hz.
+        """Texts as a model speaks them side by side in its own voice, without guards.
 
         Where the time is over, those that were spoken by then.
 
@@ -179,46 +163,45 @@ class Examiner:
         pieces = [synthesizer.pieces(text, self.request["language"]) for text in texts]
         voice, found = synthesizer.default_voice(), list[Said]()
         for one in speak_texts(synthesizer, pieces, voice=voice, settings=SpeechSettings(seed=seed)):
-            found.append(Said(wav=resample(one.wav.cpu(), OUTPUT_RATE, RATE), finished=one.finished))
+            found.append(one)
             if done is not None:
                 self.replies.send("progress", done=done + len(found), total=PASSES * len(texts))
             if time.monotonic() > self.deadline:
                 break
         return found
 
-    def shares(self, said: Sequence[Said], references: Sequence[Reference]) -> dict[str, float]:
-        """Shares of texts, from 0 to 1, with the right words and without any defect; error rates of a recognizer."""
-        wavs = [one.wav for one in said]
-        if recognizer := self.recognizer:
-            recognized = [recognizer.recognize(wav, to.text) for wav, to in zip(wavs, references, strict=True)]
-            right, rates = [one.wer < UNDERSTOOD for one in recognized], error_rates(recognized)
-        else:
-            features = [one.features for one in references]
-            spoken = [mfccs(trimmed(wav)) for wav in wavs]
-            right = [rank(one, features[n], features[:n] + features[n + 1 :]) == 1 for n, one in enumerate(spoken)]
-            rates = {}
-        pace = usual_pace(wavs, [one.wav for one in references])
-        flaws = [
-            find_defects(one.wav, reference.wav, finished=one.finished, pace=pace).names
-            for one, reference in zip(said, references, strict=True)
-        ]
-        return {"words": sum(right) / len(right), "flawless": flaws.count([]) / len(flaws)} | rates
+    def score(self, said: Sequence[Said], sentences: Sequence[SpokenSentence]) -> tuple[float, Summary]:
+        """Share of texts with the right words, and all figures of those that `sentences` has."""
+        how: dict[str, Any] = {"voice": self.voice, "embed": self.embed, "recognizer": self.recognizer}
+        with tempfile.TemporaryDirectory() as folder:
+            found = score_model("spoken", said[: len(sentences)], sentences, folder=Path(folder), **how)
+        right = [one.retrieval_rank == 1 if one.wer is None else one.wer < UNDERSTOOD for one in found.scores]
+        return sum(right) / len(right), found.summary
 
     def _time_of_least(self, synthesizer: Synthesizer, texts: Sequence[str]) -> float:
         """Seconds for the least number of texts, from which the time of all is estimated."""
         begun = time.monotonic()
-        spoken = self.speak(synthesizer, texts[: self.least], SEED)
-        self.shares(spoken, [Reference.of(text, one.wav) for text, one in zip(texts, spoken, strict=False)])
+        said = self.speak(synthesizer, texts[: self.least], SEED)
+        self.score(said, [_sentence(text, self.voice) for text, _ in zip(texts, said, strict=False)])
         return time.monotonic() - begun
 
-    def _checkpoint(self, folder: Path) -> Synthesizer:
-        return self.models.load(kind="run", source=str(self.run), checkpoint=folder.name[-8:])
+    def _load(self, checkpoint: str = "") -> Synthesizer:
+        """The run's model with a checkpoint's weights, or those of its base."""
+        return self.models.load(kind="run", source=str(self.run), checkpoint=Path(checkpoint).name[-8:])
 
     def _reads(self, synthesizer: Synthesizer, text: str) -> bool:
         try:
             return bool(synthesizer.pieces(text, self.request["language"]))
         except UserError:
             return False
+
+
+def _sentence(text: str, wav: Tensor) -> SpokenSentence:
+    return SpokenSentence(text=text, reference=wav)
+
+
+def _is_speech(sentence: SpokenSentence) -> bool:
+    return trimmed(sentence.reference).shape[1] > SHORTEST_S * RATE
 
 
 def answer(request: Message, begun: float, replies: Replies) -> None:
