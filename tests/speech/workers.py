@@ -46,7 +46,7 @@ while True:
     cancelled.clear()
     if request["id"] in unwanted:
         cancelled.set()
-    reply(request, "loaded", device="cpu", checkpoint="step-00000007", language="en", languages=["en"], speakers=[])
+    reply(request, "loaded", device="cpu", checkpoint="step-00000007", precision="fp32", speakers=[])
     for line in request["lines"]:
         say(request, line)
         if "slow" in line["text"] and cancelled.wait():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from utils.inference.decode import CancelledError, Decoder, Sentence
+from utils.inference.decode import Decoder, Sentence
 from utils.inference.guards import GRAVE, Judgement, TailCut, judge, usual_codes
 from utils.inference.vocoder import Vocoder, WaveformStream
 from utils.model.gpt import XttsGpt
@@ -97,12 +97,8 @@ class Utterance:
     """Codes at most; as many as a very slow speaker takes for the text when not given."""
     on_chunk: Callable[[Tensor], None] | None = None
     """Given samples [1, n] as soon as they are certain. A streamed sentence is spoken once: what was played stays."""
-    is_cancelled: Callable[[], bool] = bool
-    """Asked before each code."""
     spoken: Spoken | None = None
     """What came of it; None while it waits, or when it was dropped."""
-    is_dropped: bool = False
-    """Whether it was cancelled, or forgotten."""
     _attempts: list[tuple[Attempt, Judgement, Tensor, bool]] = field(init=False, default_factory=list)
     _reports: list[Attempt] = field(init=False, default_factory=list)
     """Of attempts whose result is decided."""
@@ -162,7 +158,6 @@ class SpeechBatch:
 
     def drop(self, utterance: Utterance) -> None:
         """Forget it, wherever it is; one that was spoken stays so."""
-        utterance.is_dropped = utterance.spoken is None
         if utterance in self._waiting:
             self._waiting.remove(utterance)
         sentence = utterance._sentence
@@ -182,15 +177,12 @@ class SpeechBatch:
         """One more code of each sentence, and all that follows from it.
 
         Returns:
-            Utterances that ended, `spoken` or cancelled.
+            Utterances that were spoken.
         """
-        cancelled = [one for one in (*self._active.values(), *self._waiting) if one.is_cancelled()]
-        for utterance in cancelled:
-            self.drop(utterance)
         while self._waiting and self.decoder.has_room:
             self._join(self._waiting.popleft())
         if not self._active:
-            return cancelled
+            return []
         num = len(self._active)
         self.steps[num] = self.steps.get(num, 0) + 1
         ended = self.decoder.step()
@@ -201,15 +193,12 @@ class SpeechBatch:
             utterance = self._active.pop(sentence)
             if self._conclude(utterance, sentence):
                 done.append(utterance)
-        return cancelled + done
+        return done
 
     def speak(self, utterances: Sequence[Utterance]) -> Iterator[Spoken]:
         """Speak utterances side by side and give each as soon as it and those before it are spoken.
 
         An iterator that is closed drops what is left.
-
-        Raises:
-            CancelledError: one of them was cancelled.
         """
         for utterance in utterances:
             self.add(utterance)
@@ -217,8 +206,6 @@ class SpeechBatch:
             for utterance in utterances:
                 while utterance.spoken is None:
                     self.step()
-                    if utterance.is_dropped:
-                        raise CancelledError
                 yield utterance.spoken
         finally:
             for utterance in utterances:

@@ -44,10 +44,6 @@ AttendLayer = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """Stores the new keys and values [N, H, n, C] of a layer, and gives what the queries attend to, [N, H, n, C]."""
 
 
-class CancelledError(Exception):
-    """The caller no longer wants the speech."""
-
-
 @dataclass(eq=False, kw_only=True)
 class Sentence:
     """One sentence to decode, and what was decoded of it so far."""

@@ -66,7 +66,6 @@ class Speaking:
             pieces,
             voice=voice,
             settings=replace(request, seed=seed),
-            is_cancelled=lambda: generation.is_cancelled,
         )
         self._on_spoken = on_spoken
         self._again: list[int] = []
@@ -188,9 +187,7 @@ class Engine:
             return
         for utterance in ended:
             speaking = begun[utterance]
-            if utterance.spoken is None:
-                speaking.underway.pop(utterance, None)
-                continue
+            assert utterance.spoken is not None
             self._counts.speech_s += utterance.spoken.wav.size(1) / OUTPUT_RATE
             speaking.conclude(utterance)
             speaking.failures = 0

@@ -51,17 +51,12 @@ def main() -> None:
 
 def serve(request: Message, models: "ModelCache", replies: Replies, is_cancelled: Callable[[], bool]) -> None:
     """Do one request; every request ends with one of done, cancelled or failed."""
-    from utils.inference.decode import CancelledError
     from utils.performance_utils.memory import is_out_of_memory
 
     reply = partial(replies.send, id=request["id"])
     try:
         with disk_errors():
-            model = _load(request, models, reply)
-            if request["do"] == "speak":
-                speak(request, models, model, reply, is_cancelled)
-    except CancelledError:
-        reply("cancelled")
+            is_whole = speak(request, models, _load(request, models, reply), reply, is_cancelled)
     except UserError as error:
         reply("failed", error=str(error))
     except Exception as error:
@@ -73,38 +68,30 @@ def serve(request: Message, models: "ModelCache", replies: Replies, is_cancelled
             fault = str(UserError(what="the device has too little free memory for this model", fix=fix))
         reply("failed", error=fault)
     else:
-        reply("done")
+        reply("done" if is_whole else "cancelled")
 
 
 def _load(request: Message, models: "ModelCache", reply: Reply) -> "Synthesizer":
-    begun = time.perf_counter()
     model = models.load(**request["model"])
-    reply(
-        "loaded",
-        load_s=time.perf_counter() - begun,
-        device=str(model.device),
-        precision=model.precision,
-        checkpoint=model.checkpoint,
-        language=model.language,
-        languages=list(model.tokenizer.languages),
-        speakers=sorted(model.speakers()),
-    )
+    facts = {"device": str(model.device), "precision": model.precision, "checkpoint": model.checkpoint}
+    reply("loaded", **facts, speakers=sorted(model.speakers()))
     return model
 
 
 def speak(
     request: Message, models: "ModelCache", model: "Synthesizer", reply: Reply, is_cancelled: Callable[[], bool]
-) -> None:
+) -> bool:
     """Write the wavs of every line; a line that cannot be spoken does not keep the others from it.
 
     Lines that someone listens to are streamed: their chunks are replies, too, and the guards repair quiet tails only.
 
+    Returns:
+        Whether it was not cancelled.
+
     Raises:
         UserError: the voice or the language cannot be used, or the disk is full.
-        CancelledError: it was.
         Exception: whatever the device says.
     """
-    from utils.inference.decode import CancelledError
     from utils.inference.speaking import Engine, Speaking, feed
     from utils.inference.voice_spec import find_voice
 
@@ -130,7 +117,7 @@ def speak(
         try:
             while not generation.is_ended:
                 if is_cancelled():
-                    raise CancelledError
+                    return False
                 feed(model)
                 engine.step(model)
                 output.send_chunks()
@@ -140,6 +127,7 @@ def speak(
         if generation.error is not None:
             raise generation.error
         output.join()
+    return True
 
 
 class _Output:

@@ -136,16 +136,12 @@ class Generation:
         self._buffered = 0
         self._waiting_since = self.created
         self._ended = threading.Event()
-        self._is_cancelled = False
+        self.is_cancelled = False
 
     @property
     def is_ended(self) -> bool:
         """Whether no more sound will come; what was not taken yet can still be."""
         return self._ended.is_set()
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._is_cancelled
 
     @property
     def buffered_s(self) -> float:
@@ -164,7 +160,7 @@ class Generation:
 
     def cancel(self) -> None:
         """Cancel the request: its listener is gone."""
-        self._is_cancelled = True
+        self.is_cancelled = True
         self._drained()
 
     def wait(self, timeout_s: float | None = None) -> bool:

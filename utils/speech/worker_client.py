@@ -1,6 +1,6 @@
 """Client of the speaking worker: one request at a time, replies as they come.
 
-Requests are JSON objects, one a line, on the worker's standard input: {do: "speak" | "cancel" | "describe", id, ...}.
+Requests are JSON objects, one a line, on the worker's standard input: {do: "speak" | "cancel", id, ...}.
 Replies are {kind, id, ...} with the kinds loaded, chunk, sentence, line, line_failed, done, cancelled, failed. A chunk
 is sound of a sentence that is being spoken. The first request starts the worker. It keeps its model, and ends when it
 is released, after a long idle time, or when training takes its device.
