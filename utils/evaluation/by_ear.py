@@ -22,7 +22,6 @@ from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.measure import Said, SpokenSentence, embedder, score_model, speak_texts
 from utils.evaluation.recognition import UNDERSTOOD, find_recognizer
 from utils.evaluation.scores import Summary
-from utils.inference.engine import Synthesizer
 from utils.inference.model_cache import ModelCache
 from utils.jobs.json_lines import Message, Replies
 from utils.options import OUTPUT_RATE, SpeechSettings
@@ -32,8 +31,6 @@ USED = 0.9
 """Share of the time given that is used: the waiting process ends this one when the time is over."""
 SEED = 1
 """The same for every checkpoint, so that they differ by their weights only; an export and its base use the next."""
-PASSES = 3
-"""So often the texts of an export are spoken: twice by its base, once by itself."""
 SHORTEST_S = 0.3
 """Shorter clips are no reference."""
 
@@ -55,13 +52,16 @@ class Examiner:
 
     def __init__(self, request: Message, deadline: float, replies: Replies) -> None:
         self.request, self.deadline, self.replies = request, deadline, replies
-        self.run, self.least = Path(request["run"]), request["least_texts"]
+        self.least, self._spoken, self._total = request["least_texts"], 0, 0
         recognizer = find_recognizer(None, request["language"])
         self.recognizer = None if isinstance(recognizer, str) else recognizer
-        self.models = ModelCache(request["device"])
+        self.cache = ModelCache(request["device"])
+        self.base: dict[str, Any] = {"kind": "run", "source": request["run"]}
+        names = [Path(folder).name for folder in request.get("checkpoints", ())]
+        self.checkpoints = {int(name[-8:]): {**self.base, "checkpoint": name[-8:]} for name in names}
         # The speaker encoder is the base's: one and the same for all models.
-        self.embed = embedder(self._load(request.get("checkpoints", [""])[0]))
-        self.voice = load_audio(self.run / REFERENCE_FILE, RATE)
+        self.embed = embedder(self.cache.load(**next(iter(self.checkpoints.values()), self.base)))
+        self.voice = load_audio(Path(request["run"]) / REFERENCE_FILE, RATE)
 
     def figures(self) -> dict[str, Any]:
         """What the request asks for.
@@ -70,107 +70,92 @@ class Examiner:
             TimeTooShort: the time does not suffice for two models and the least number of texts.
             UserError: too few texts can be spoken or compared with, or a model or recording is gone or damaged.
         """
-        found = self._checkpoints() if "checkpoints" in self.request else self._export()
+        found = self._scores() if self.checkpoints else self._shares()
         return {**found, "recognizer": self.recognizer and self.recognizer.name}
 
-    def _checkpoints(self) -> dict[str, Any]:
+    def _scores(self) -> dict[str, Any]:
         """Scores of as many checkpoints as there is time for, and how many evaluation texts each of them spoke."""
         clips = self.request["clips"]
         found = [_sentence(clip["text"], load_audio(Path(clip["audio"]), RATE)) for clip in clips]
         sentences = [one for one in found if _is_speech(one)]
         if len(sentences) < self.least:
             raise UserError(what=f"{len(sentences)} of {len(found)} evaluation clips are long enough")
-        folders: list[str] = self.request["checkpoints"]
-        took = self._time_of_least(self._load(folders[0]), [one.text for one in sentences])
-        fits = int((self.deadline - time.monotonic()) / took)
-        folders = folders[:fits]
-        sentences = sentences[: self.least * fits // max(1, len(folders))]
-        measured: list[tuple[str, list[Said], float]] = []
-        for folder in folders if fits > 1 else ():
-            begun = time.monotonic()
-            said = self.speak(self._load(folder), [one.text for one in sentences], SEED)
-            if len(said) < self.least:
-                # The machine has become slower than it was at first: what was measured counts.
-                break
-            sentences = sentences[: len(said)]
-            measured.append((folder, said, time.monotonic() - begun))
-        if len(measured) < 2:
-            raise TimeTooShort(f"it took {took:.0f} s for {self.least} texts of one checkpoint")
+        steps = list(self.checkpoints)
+        fits = self._texts_in_time(self.checkpoints[steps[0]], [one.text for one in sentences], times=2)
+        models = list(self.checkpoints.values())[: int(fits / self.least)]
+        measured = self._measured(models, sentences[: int(fits / len(models))], SEED)
         scores = []
-        for folder, said, seconds in measured:
-            right, summary = self.score(said, sentences)
+        for step, (words, summary, seconds) in zip(steps, measured, strict=False):
             # Finer than the share of texts that a recognizer understood.
-            words = right if summary.wer is None else max(0.0, 1 - summary.wer)
+            words = words if summary.wer is None else max(0.0, 1 - summary.wer)
             parts = {"words": words, "flawless": summary.flawless, "cosine": summary.cosine or 0.0}
             # Two digits: what differs by less sounds the same.
-            score, step = round(sum(parts.values()), 2), int(folder.rsplit("-", 1)[1])
-            scores.append({"step": step, "score": score, **parts, "texts": len(sentences), "seconds": seconds})
-        return {"scores": scores, "texts": len(sentences)}
+            score = round(sum(parts.values()), 2)
+            scores.append({"step": step, "score": score, **parts, "texts": summary.sentences, "seconds": seconds})
+        return {"scores": scores, "texts": scores[0]["texts"]}
 
-    def _export(self) -> dict[str, Any]:
+    def _shares(self) -> dict[str, Any]:
         """Shares of texts with the right words, and of texts without a defect, by the base and by the exported model.
 
         The base speaks each text twice, with two seeds. The first time is the reference of words and endings. The
         second time says how often the base agrees with itself, and what the model is measured by: a base that speaks a
         language badly agrees with nothing, and no model is blamed for it.
         """
-        base = self._load()
-        texts = [text for text in self.request["texts"] if self._reads(base, text)]
+        texts = [text for text in self.request["texts"] if self._reads(text)]
         if len(texts) < self.least:
             raise UserError(what=f"the base reads {len(texts)} of {len(self.request['texts'])} texts")
-        each = self._time_of_least(base, texts) / self.least
-        # The base speaks each text twice, and the model takes half as long again.
-        fits = int((self.deadline - time.monotonic()) / (3.5 * each))
-        if fits < self.least:
-            raise TimeTooShort(f"it took {each:.0f} s a text, for {len(texts)} texts")
-        texts = texts[:fits]
-        passes = [self.speak(base, texts, seed, done=n * len(texts)) for n, seed in enumerate((SEED, SEED + 1))]
-        del base
-        model = self.models.load(kind="ready", source=self.request["model"])
-        # A model that does not end its sentences takes longer than its base: what it has spoken counts.
-        passes.append(self.speak(model, texts, SEED + 1, done=2 * len(texts)))
-        triples = [
-            (_sentence(text, resample(first.wav.cpu(), OUTPUT_RATE, RATE)), *said)
-            for text, first, *said in zip(texts, *passes, strict=False)
-        ]
-        if len(triples) < self.least:
-            raise TimeTooShort(f"the model spoke {len(triples)} texts in it")
+        # Spoken three times, and the model takes half as long again as its base.
+        texts = texts[: int(self._texts_in_time(self.base, texts, times=3.5) / 3.5)]
+        self._total = 3 * len(texts)
+        first = zip(texts, self._say(self.base, texts, SEED), strict=False)
+        found = [_sentence(text, resample(said.wav.cpu(), OUTPUT_RATE, RATE)) for text, said in first]
         # What the base did not say at all is no reference.
-        kept = [one for one in triples if _is_speech(one[0])]
-        if len(kept) < self.least:
-            raise UserError(what=f"the base speaks {len(kept)} of {len(triples)} texts")
-        sentences, *spoken = zip(*kept, strict=True)
+        sentences = [one for one in found if _is_speech(one)]
+        if len(found) >= self.least > len(sentences):
+            raise UserError(what=f"the base speaks {len(sentences)} of {len(found)} texts")
+        model = {"kind": "ready", "source": self.request["model"]}
         shares = []
-        for said in spoken:
-            words, summary = self.score(said, sentences)
+        for words, summary, _ in self._measured([self.base, model], sentences, SEED + 1):
             rates = {"wer": summary.wer, "cer": summary.cer} if self.recognizer else {}
             shares.append({"words": words, "flawless": summary.flawless, **rates})
-        return {"texts": len(kept), "base": shares[0], "model": shares[1]}
+        return {"texts": summary.sentences, "base": shares[0], "model": shares[1]}
 
-    def speak(
-        self, synthesizer: Synthesizer, texts: Sequence[str], seed: int, *, done: int | None = None
-    ) -> list[Said]:
-        """Texts as a model speaks them side by side in its own voice, without guards.
+    def _measured(
+        self, models: Sequence[dict[str, Any]], sentences: Sequence[SpokenSentence], seed: int
+    ) -> list[tuple[float, Summary, float]]:
+        """Of each model the share of texts with the right words, all figures, and the seconds that it spoke for.
 
-        Where the time is over, those that were spoken by then.
-
-        Args:
-            synthesizer: the model.
-            texts: what it says.
-            seed: of each text.
-            done: texts that were spoken before, for the progress; None reports none.
+        Raises:
+            TimeTooShort: two models have not spoken the least number of texts by the deadline.
         """
+        spoken: list[tuple[list[Said], float]] = []
+        for model in models:
+            begun = time.monotonic()
+            said = self._say(model, [one.text for one in sentences], seed)
+            if len(said) < self.least:
+                # The machine has become slower than it was at first: what was measured counts.
+                break
+            sentences = sentences[: len(said)]
+            spoken.append((said, time.monotonic() - begun))
+        if len(spoken) < 2:
+            raise TimeTooShort(f"{len(spoken)} of the models spoke {self.least} texts in it")
+        return [(*self._score(said, sentences), seconds) for said, seconds in spoken]
+
+    def _say(self, model: dict[str, Any], texts: Sequence[str], seed: int) -> list[Said]:
+        """Texts as a model speaks them side by side in its own voice, without guards; those spoken by the deadline."""
+        synthesizer, found = self.cache.load(**model), list[Said]()
         pieces = [synthesizer.pieces(text, self.request["language"]) for text in texts]
-        voice, found = synthesizer.default_voice(), list[Said]()
-        for one in speak_texts(synthesizer, pieces, voice=voice, settings=SpeechSettings(seed=seed)):
+        settings = SpeechSettings(seed=seed)
+        for one in speak_texts(synthesizer, pieces, voice=synthesizer.default_voice(), settings=settings):
             found.append(one)
-            if done is not None:
-                self.replies.send("progress", done=done + len(found), total=PASSES * len(texts))
+            if self._total:
+                self._spoken += 1
+                self.replies.send("progress", done=self._spoken, total=self._total)
             if time.monotonic() > self.deadline:
                 break
         return found
 
-    def score(self, said: Sequence[Said], sentences: Sequence[SpokenSentence]) -> tuple[float, Summary]:
+    def _score(self, said: Sequence[Said], sentences: Sequence[SpokenSentence]) -> tuple[float, Summary]:
         """Share of texts with the right words, and all figures of those that `sentences` has."""
         how: dict[str, Any] = {"voice": self.voice, "embed": self.embed, "recognizer": self.recognizer}
         with tempfile.TemporaryDirectory() as folder:
@@ -178,20 +163,25 @@ class Examiner:
         right = [one.retrieval_rank == 1 if one.wer is None else one.wer < UNDERSTOOD for one in found.scores]
         return sum(right) / len(right), found.summary
 
-    def _time_of_least(self, synthesizer: Synthesizer, texts: Sequence[str]) -> float:
-        """Seconds for the least number of texts, from which the time of all is estimated."""
+    def _texts_in_time(self, model: dict[str, Any], texts: Sequence[str], *, times: float) -> float:
+        """How many texts can be spoken and measured until the deadline, by the time of the least number.
+
+        Raises:
+            TimeTooShort: not as many times the least number.
+        """
+        self.cache.load(**model)
         begun = time.monotonic()
-        said = self.speak(synthesizer, texts[: self.least], SEED)
-        self.score(said, [_sentence(text, self.voice) for text, _ in zip(texts, said, strict=False)])
-        return time.monotonic() - begun
+        said = self._say(model, texts[: self.least], SEED)
+        self._score(said, [_sentence(text, self.voice) for text, _ in zip(texts, said, strict=False)])
+        took = time.monotonic() - begun
+        fits = (self.deadline - time.monotonic()) / took
+        if fits < times:
+            raise TimeTooShort(f"it took {took:.0f} s for {self.least} texts")
+        return fits * self.least
 
-    def _load(self, checkpoint: str = "") -> Synthesizer:
-        """The run's model with a checkpoint's weights, or those of its base."""
-        return self.models.load(kind="run", source=str(self.run), checkpoint=Path(checkpoint).name[-8:])
-
-    def _reads(self, synthesizer: Synthesizer, text: str) -> bool:
+    def _reads(self, text: str) -> bool:
         try:
-            return bool(synthesizer.pieces(text, self.request["language"]))
+            return bool(self.cache.load(**self.base).pieces(text, self.request["language"]))
         except UserError:
             return False
 
