@@ -8,8 +8,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from utils.errors import UserError, disk_errors
@@ -34,6 +33,18 @@ MAX_SOUNDS = 2 * MAX_WAITING
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
+class _Queued:
+    """A take on its way, or that ended lately."""
+
+    project: Project
+    take: Take
+    """As it is now."""
+    asked: float = field(default_factory=time.monotonic)
+    sound: LiveSound = field(default_factory=LiveSound)
+    is_unwanted: bool = False
+
+
 class GenerationQueue:
     """FIFO queue of generation requests; one instance per process.
 
@@ -46,13 +57,9 @@ class GenerationQueue:
     def __init__(self, output: Path, *, device: Device = "auto", worker: SpeechWorker | None = None) -> None:
         self.worker = worker or SpeechWorker(output)
         self._device: Device = device
-        self._waiting: deque[tuple[Project, Path, float]] = deque()
-        self._current: Path | None = None
-        self._live: dict[Path, Take] = {}
-        """Takes that wait or are being spoken, as they are now."""
-        self._sounds: OrderedDict[tuple[str, str], LiveSound] = OrderedDict()
-        """By project and take."""
-        self._unwanted: set[Path] = set()
+        self._waiting: deque[_Queued] = deque()
+        self._queued: OrderedDict[Path, _Queued] = OrderedDict()
+        """By the take's folder: those that wait or are being spoken, and the last ones that ended."""
         self._voices: dict[str, list[str]] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -117,8 +124,8 @@ class GenerationQueue:
         if take.is_live:
             raise UserError(what=f"take {take.id!r} is {take.state}", where=str(take.folder), fix="wait until it ends")
         with self._changed:
-            # Its file is written at the end, before the queue drops it.
-            self._changed.wait_for(lambda: take.folder not in self._live)
+            # Its file is written at the end, before the queue knows.
+            self._changed.wait_for(lambda: not (queued := self._queued.get(take.folder)) or not queued.take.is_live)
         if all(line.state == "finished" for line in take.lines):
             raise UserError(what="every line of this take is already generated", where=str(take.folder))
         lines = tuple(
@@ -132,15 +139,15 @@ class GenerationQueue:
     def stop(self, folder: Path) -> None:
         """Stop a take; what was spoken of it stays, and it can be continued."""
         with self._changed:
-            kept = [item for item in self._waiting if item[1] != folder]
-            was_waiting = len(kept) < len(self._waiting)
-            self._waiting = deque(kept)
-            is_current = self._current == folder
-            if is_current:
-                self._unwanted.add(folder)
-        if was_waiting:
-            self._keep(self._live[folder].changed(state="stopped", message="stopped before it started"))
-        if is_current:
+            queued = self._queued.get(folder)
+            if queued is None or not queued.take.is_live:
+                return
+            queued.is_unwanted = True
+            if is_waiting := queued in self._waiting:
+                self._waiting.remove(queued)
+        if is_waiting:
+            self._keep(queued, queued.take.changed(state="stopped", message="stopped before it started"))
+        else:
             self.worker.cancel()
 
     def release(self, reason: str) -> bool:
@@ -154,8 +161,8 @@ class GenerationQueue:
         """
         with self._changed:
             dropped, self._waiting = list(self._waiting), deque()
-        for _, folder, _ in dropped:
-            self._keep(self._live[folder].changed(state="stopped", message=reason))
+        for queued in dropped:
+            self._keep(queued, queued.take.changed(state="stopped", message=reason))
         return self.worker.release(reason) or bool(dropped)
 
     def follow(self, take: Take, *, timeout_s: float | None = None) -> Iterator[Take]:
@@ -165,18 +172,24 @@ class GenerationQueue:
             take: as the caller knows it.
             timeout_s: give nothing more where nothing came for this long.
         """
-        is_live = True
-        while is_live:
-            with self._changed:
-                if not self._changed.wait_for(partial(self._has_changed, take), timeout_s):
-                    return
-                newest = self._live.get(take.folder)
-            is_live, take = newest is not None, newest or read_take(take.folder)
+        queued = self._queued.get(take.folder)
+        is_over = False
+        while not is_over:
+            known, take = take, self._newest(queued, take, timeout_s) if queued else read_take(take.folder)
+            is_over = queued is None or not take.is_live
+            if take is known and not is_over:
+                return
             yield take
+
+    def _newest(self, queued: _Queued, known: Take, timeout_s: float | None) -> Take:
+        with self._changed:
+            self._changed.wait_for(lambda: queued.take is not known or not queued.take.is_live, timeout_s)
+            return queued.take
 
     def sound(self, project: str, take_id: str) -> LiveSound | None:
         """What was spoken of a take since it was queued; None when it was not lately."""
-        return self._sounds.get((project, take_id))
+        found = (one.sound for one in self._queued.values() if (one.project.name, one.take.id) == (project, take_id))
+        return next(found, None)
 
     def speakers(self, model: str) -> list[str]:
         """Names of the reference voices that came with a model; empty until it was loaded once."""
@@ -186,10 +199,7 @@ class GenerationQueue:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    def _has_changed(self, take: Take) -> bool:
-        return self._live.get(take.folder) is not take
-
-    def _keep(self, take: Take) -> Take:
+    def _keep(self, queued: _Queued, take: Take) -> None:
         """Write a take that has changed, and have who follows it know.
 
         Raises:
@@ -200,31 +210,24 @@ class GenerationQueue:
                 take = heard(take)
             take.save()
         finally:
-            self._show(take)
+            self._show(queued, take)
             if not take.is_live:
-                self._sound_of(take).end()
-        return take
+                queued.sound.end()
 
-    def _show(self, take: Take) -> None:
+    def _show(self, queued: _Queued, take: Take) -> None:
         """Have who follows a take know that it has changed."""
         with self._changed:
-            if take.is_live:
-                self._live[take.folder] = take
-            else:
-                self._live.pop(take.folder, None)
+            queued.take = take
             self._changed.notify_all()
-
-    def _sound_of(self, take: Take) -> LiveSound:
-        return self._sounds[take.folder.parent.parent.name, take.id]
 
     def _queue(self, project: Project, take: Take) -> None:
         with self._changed:
-            self._live[take.folder] = take
-            self._sounds.pop((project.name, take.id), None)
-            self._sounds[project.name, take.id] = LiveSound()
-            while len(self._sounds) > MAX_SOUNDS:
-                self._sounds.popitem(last=False)
-            self._waiting.append((project, take.folder, time.monotonic()))
+            queued = _Queued(project, take)
+            self._queued.pop(take.folder, None)
+            self._queued[take.folder] = queued
+            if len(self._queued) > MAX_SOUNDS:
+                self._queued.popitem(last=False)
+            self._waiting.append(queued)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="speech desk", daemon=True)
                 self._thread.start()
@@ -233,44 +236,37 @@ class GenerationQueue:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._unwanted.discard(self._current)
-                self._current = None
                 self._changed.wait_for(lambda: bool(self._waiting))
-                project, folder, asked = self._waiting.popleft()
-                self._current = folder
+                queued = self._waiting.popleft()
             try:
-                self._speak(project, folder, asked)
+                self._speak(queued)
             except Exception:  # the edge of this thread: the next take must not suffer
-                log.exception("take %s", folder)
+                log.exception("take %s", queued.take.folder)
                 fault = "internal error; see the app's log"
-                with suppress(UserError, KeyError):
-                    self._keep(self._live[folder].changed(state="failed", message=fault))
+                with suppress(UserError):
+                    self._keep(queued, queued.take.changed(state="failed", message=fault))
 
-    def _speak(self, project: Project, folder: Path, asked: float) -> None:
-        take = self._live[folder].changed(state="speaking")
-        sound = self._sound_of(take)
+    def _speak(self, queued: _Queued) -> None:
         try:
-            self._keep(take)
-            model = find_model(project, take.model)
-            request = request_of(take, model.request())
-            answers = self.worker.ask(request, device=self._device, is_unwanted=lambda: folder in self._unwanted)
-            for reply in answers:
+            self._keep(queued, queued.take.changed(state="speaking"))
+            model = find_model(queued.project, queued.take.model)
+            request = request_of(queued.take, model.request())
+            for reply in self.worker.ask(request, device=self._device, is_unwanted=lambda: queued.is_unwanted):
                 if reply["kind"] == "chunk":
-                    sound.add_chunk(base64.b64decode(reply["pcm"]))
-                    if take.first_sound_s is None:
+                    queued.sound.add_chunk(base64.b64decode(reply["pcm"]))
+                    if queued.take.first_sound_s is None:
                         # Written with the first sentence: a disk that is busy must not delay the next chunk.
-                        take = take.changed(first_sound_s=round(time.monotonic() - asked, 3))
-                        self._show(take)
+                        self._show(queued, after(queued.take, reply, queued.asked))
                     continue
                 if reply["kind"] == "loaded":
-                    self._voices[take.model] = reply["speakers"]
+                    self._voices[queued.take.model] = reply["speakers"]
                 if reply["kind"] == "sentence":
-                    sound.add_sentence(folder / reply["file"])
-                take = self._keep(after(take, reply, asked))
+                    queued.sound.add_sentence(queued.take.folder / reply["file"])
+                self._keep(queued, after(queued.take, reply, queued.asked))
         except ReleasedError as error:
-            self._keep(take.changed(state="stopped", message=error.what))
+            self._keep(queued, queued.take.changed(state="stopped", message=error.what))
         except UserError as error:
-            self._keep(take.changed(state="failed", message=str(error)))
+            self._keep(queued, queued.take.changed(state="failed", message=str(error)))
 
 
 @disk_errors()
@@ -331,39 +327,39 @@ def after(take: Take, reply: Message, asked: float) -> Take:
         asked: when the take was asked for, by the monotonic clock.
     """
     if reply["kind"] == "loaded":
-        names = ("device", "checkpoint", "precision")
-        return take.changed(**{name: reply[name] for name in names if name in reply})
+        return take.changed(**{name: reply[name] for name in ("device", "checkpoint", "precision")})
+    if reply["kind"] in ("chunk", "sentence") and take.first_sound_s is None:
+        take = take.changed(first_sound_s=round(time.monotonic() - asked, 3))
     line = next((line for line in take.lines if line.number == reply.get("line")), None)
-    if line is None:
-        return _ended(take, reply)
-    if reply["kind"] == "line":
+    if reply["kind"] == "sentence" and line:
+        return take.with_line(replace(line, sentences=(*line.sentences, sentence_of(reply))))
+    if reply["kind"] == "line" and line:
         return take.with_line(replace(line, state="finished", file=reply["file"]))
-    if reply["kind"] == "line_failed":
+    if reply["kind"] == "line_failed" and line:
         return take.with_line(replace(line, state="failed", error=reply["error"], sentences=()))
-    first_s = take.first_sound_s if take.first_sound_s is not None else round(time.monotonic() - asked, 3)
-    return take.with_line(replace(line, sentences=(*line.sentences, sentence_of(reply)))).changed(first_sound_s=first_s)
-
-
-def _ended(take: Take, reply: Message) -> Take:
     if reply["kind"] == "cancelled":
         return take.changed(state="stopped", message="stopped; you can resume it")
     if reply["kind"] == "failed":
         return take.changed(state="failed", message=reply["error"])
-    assert reply["kind"] == "done", reply
+    return _finished(take) if reply["kind"] == "done" else take
+
+
+def _finished(take: Take) -> Take:
     failed = [line for line in take.lines if line.state == "failed"]
     if len(failed) == len(take.lines):
         return take.changed(state="failed", message=failed[0].error)
-    cut = sum(not sentence.finished for sentence in take.sentences)
-    notes = [f"{len(failed)} of {len(take.lines)} lines failed"] if failed else []
-    notes += [f"{cut} of {len(take.sentences)} pieces are truncated: the model did not stop by itself"] if cut else []
-    unread = dict.fromkeys(one for sentence in take.sentences for one in sentence.unread)
-    notes += [f"not read: {named(unread)}"] if unread else []
-    said = dict.fromkeys(one for sentence in take.sentences for one in sentence.said)
-    notes += [f"pronounced: {', '.join(said)}"] if said else []
-    again = sum(len(sentence.attempts) > 1 for sentence in take.sentences)
-    notes += (
-        [f"{again} of {len(take.sentences)} pieces were spoken again, because the guards found faults"] if again else []
+    pieces = take.sentences
+    unread = dict.fromkeys(one for piece in pieces for one in piece.unread)
+    said = dict.fromkeys(one for piece in pieces for one in piece.said)
+    cut = sum(not piece.finished for piece in pieces)
+    again = sum(len(piece.attempts) > 1 for piece in pieces)
+    trimmed = sum(piece.tail_cut_s > 0 for piece in pieces)
+    notes = (
+        (failed, f"{len(failed)} of {len(take.lines)} lines failed"),
+        (cut, f"{cut} of {len(pieces)} pieces are truncated: the model did not stop by itself"),
+        (unread, f"not read: {named(unread)}"),
+        (said, f"pronounced: {', '.join(said)}"),
+        (again, f"{again} of {len(pieces)} pieces were spoken again, because the guards found faults"),
+        (trimmed, f"{trimmed} quiet endings were trimmed"),
     )
-    trimmed = sum(sentence.tail_cut_s > 0 for sentence in take.sentences)
-    notes += [f"{trimmed} quiet endings were trimmed"] if trimmed else []
-    return take.changed(state="finished", message="; ".join(notes))
+    return take.changed(state="finished", message="; ".join(words for applies, words in notes if applies))
