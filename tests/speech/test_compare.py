@@ -57,7 +57,7 @@ def test_votes_are_kept_and_what_was_judged_is_not_asked_again(desk, project, th
     for _ in range(2):
         trial = next_trial(project, identity)
         cast = vote(project, trial.id, "a" if trial.a == better.id else "b")
-        assert {cast.a, cast.b} == {"base/one (step-00000007)", "base/two (step-00000007)"}
+        assert {cast["a"], cast["b"]} == {"base/one (step-00000007)", "base/two (step-00000007)"}
     vote(project, next_trial(project, identity).id, "same")
     assert next_trial(project, identity) is None
     (tally,) = tallies(project)

@@ -99,7 +99,7 @@ class Utterance:
     """Given samples [1, n] as soon as they are certain. A streamed sentence is spoken once: what was played stays."""
     spoken: Spoken | None = None
     """What came of it; None while it waits, or when it was dropped."""
-    _attempts: list[tuple[Attempt, Judgement, Tensor, bool]] = field(init=False, default_factory=list)
+    _attempts: list[tuple[Attempt, Judgement, Tensor]] = field(init=False, default_factory=list)
     _reports: list[Attempt] = field(init=False, default_factory=list)
     """Of attempts whose result is decided."""
     _faults: list[str] = field(init=False, default_factory=list)
@@ -268,7 +268,7 @@ class SpeechBatch:
             wav = self._vocoder(hidden[None], utterance.voice.embedding, speed=utterance.settings.speed)
             verdict = verdict.with_words(utterance.word_error(part, wav))
         attempt = Attempt(utterance.seed, len(sentence.codes), verdict.faults)
-        utterance._attempts.append((attempt, verdict, hidden, sentence.stopped))
+        utterance._attempts.append((attempt, verdict, hidden))
         if utterance.guard and verdict.is_grave and not is_streamed:
             if len(utterance._attempts) < MAX_ATTEMPTS:
                 log.info("spoken again (%s): %r", ", ".join(verdict.faults), part.text)
@@ -308,7 +308,7 @@ class SpeechBatch:
         """Make the best attempt at a part audible, and report what is still wrong with it."""
         part, is_streamed = utterance.part, utterance._stream is not None
         attempts = utterance._attempts if utterance.guard else utterance._attempts[-1:]
-        _, verdict, hidden, _ = min(attempts, key=lambda one: one[1].penalty)
+        _, verdict, hidden = min(attempts, key=lambda one: one[1].penalty)
         if utterance.guard and not is_streamed:
             hidden = hidden[: max(1, verdict.kept)]
         stream = utterance._stream or self._vocoder.stream(utterance.voice.embedding, speed=utterance.settings.speed)

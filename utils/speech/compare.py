@@ -9,9 +9,9 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
@@ -24,7 +24,7 @@ from utils.speech.takes import Take, find_take
 FOLDER = "comparisons"
 MAX_MODELS = 6
 
-Choice = Literal["a", "b", "same"]
+CHOICES = ("a", "b", "same")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,20 +40,6 @@ class Trial:
     @property
     def id(self) -> str:
         return f"{self.comparison}/{self.line}/{self.a}/{self.b}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Vote:
-    """The answer of one listener."""
-
-    time: float
-    """In seconds since 1970."""
-    line: int
-    text: str
-    a: str
-    """Model that played as A, with its checkpoint."""
-    b: str
-    choice: Choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +67,7 @@ def compare(
     texts: Sequence[str],
     *,
     settings: SpeechSettings,
-    reference: Path | None,
-    reference_name: str = "",
+    **voice: Any,
 ) -> str:
     """Ask for the same lines from each model.
 
@@ -92,8 +77,7 @@ def compare(
         models: their ids, two or more.
         texts: the lines.
         settings: how they are spoken, by all alike.
-        reference: whose voice speaks; with None each model's own voice does, and so voices may differ.
-        reference_name: what the user calls that recording.
+        voice: reference and reference_name, see `new_take`; without, each model's own voice speaks, and voices differ.
 
     Returns:
         The comparison's id.
@@ -111,8 +95,8 @@ def compare(
     if desk.num_waiting + len(chosen) > MAX_WAITING:
         raise UserError(what=f"{desk.num_waiting} takes are already queued", fix="wait until some are finished")
     identity = new_run_id()
-    common: dict[str, Any] = {"settings": settings, "reference": reference, "reference_name": reference_name}
-    takes = [desk.submit(project, lines, model=model, comparison=identity, **common) for model in chosen]
+    how: dict[str, Any] = {"settings": settings, "comparison": identity, **voice}
+    takes = [desk.submit(project, lines, model=model, **how) for model in chosen]
     folder = project.folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     content = {"created": time.time(), "takes": [take.id for take in takes]}
@@ -172,7 +156,7 @@ def next_trial(project: Project, comparison: str) -> Trial | None:
 
 
 @disk_errors()
-def vote(project: Project, trial_id: str, choice: str) -> Vote:
+def vote(project: Project, trial_id: str, choice: str) -> dict[str, Any]:
     """Save a listener's answer.
 
     Args:
@@ -181,27 +165,28 @@ def vote(project: Project, trial_id: str, choice: str) -> Vote:
         choice: a, b or same.
 
     Returns:
-        The vote, which now names both models.
+        The vote as it is stored: the time, the line and its text, and now the models that played as a and b.
 
     Raises:
         UserError: there is no such trial, or no such choice.
     """
     trial = next((t for t in trials(project, trial_id.partition("/")[0]) if t.id == trial_id), None)
-    if trial is None or choice not in get_args(Choice):
+    if trial is None or choice not in CHOICES:
         raise UserError(what="there is no pair to rate", where=trial_id[:80], fix="compare two or more models first")
     first, second = find_take(project, trial.a), find_take(project, trial.b)
-    cast = Vote(
-        time=time.time(),
-        line=trial.line,
-        text=first.lines[trial.line - 1].text,
-        a=name_of(first),
-        b=name_of(second),
-        choice=choice,  # type: ignore[arg-type]
-    )
-    record = {**asdict(cast), "take_a": trial.a, "take_b": trial.b}
+    record = {
+        "time": time.time(),
+        "line": trial.line,
+        "text": first.lines[trial.line - 1].text,
+        "a": name_of(first),
+        "b": name_of(second),
+        "choice": choice,
+        "take_a": trial.a,
+        "take_b": trial.b,
+    }
     with _file(project, trial.comparison, ".votes.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    return cast
+    return record
 
 
 def tallies(project: Project) -> list[Tally]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from utils.errors import UserError, disk_errors
 from utils.jobs.json_lines import Message
@@ -71,10 +72,7 @@ class GenerationQueue:
         *,
         model: str,
         settings: SpeechSettings,
-        reference: Path | None = None,
-        reference_name: str = "",
-        speaker: str = "",
-        comparison: str = "",
+        **voice: Any,
     ) -> Take:
         """Ask for a take; it is on disk when this returns, and spoken when its turn comes.
 
@@ -83,10 +81,8 @@ class GenerationQueue:
             texts: its lines; empty ones are skipped.
             model: id of the model, see `utils.speech.models`.
             settings: how it is spoken.
-            reference: recording whose voice speaks; the model's own voice when neither this nor `speaker` is given.
-            reference_name: what the user calls that recording.
-            speaker: name of a reference voice of the model.
-            comparison: id of the comparison it belongs to.
+            voice: reference, reference_name, speaker and comparison, see `new_take`; the model's own voice speaks when
+                neither a reference nor a speaker is given.
 
         Raises:
             UserError: no such model, no or too much text, an unusable setting, or too many takes wait already.
@@ -101,16 +97,7 @@ class GenerationQueue:
                 raise UserError(
                     what=f"{len(self._waiting)} takes are already queued", fix="wait until some are finished"
                 )
-        take = new_take(
-            project,
-            texts,
-            model=model,
-            settings=settings,
-            reference=reference,
-            reference_name=reference_name,
-            speaker=speaker,
-            comparison=comparison,
-        )
+        take = new_take(project, texts, model=model, settings=settings, **voice)
         self._queue(project, take)
         return take
 

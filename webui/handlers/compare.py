@@ -75,7 +75,9 @@ def cast_vote(choice: str, studio: Studio, values: Values) -> Updates:
     if not trial:
         raise UserError(what=text.NOTHING_TO_RATE, where=text.BLIND, fix=text.NOTHING_TO_RATE_FIX)
     cast = vote(project, trial, choice)
-    note = view.tag("div", text.voted(text.model_title(cast.a), text.model_title(cast.b), cast.choice), role="status")
+    note = view.tag(
+        "div", text.voted(text.model_title(cast["a"]), text.model_title(cast["b"]), cast["choice"]), role="status"
+    )
     return {"inference.told": note} | _blind(project, trial.partition("/")[0])
 
 
