@@ -14,7 +14,7 @@ from utils.server import openai_routes, xtts_routes
 from utils.server.catalog import find_listed
 from utils.server.faults import ApiError
 from utils.server.guard import Guard
-from utils.server.metrics import Metrics
+from utils.server.metrics import metrics
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
 from utils.server.talk import Desk
@@ -29,7 +29,6 @@ def create_application(desk: Desk, keys: Sequence[str]) -> FastAPI:
         keys: of which a request must bring one; none is needed where there are none.
     """
     service = desk.service
-    metrics = Metrics(service)
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -39,7 +38,7 @@ def create_application(desk: Desk, keys: Sequence[str]) -> FastAPI:
     application = FastAPI(
         title="XTTS speech server",
         redoc_url=None,
-        middleware=[Middleware(Guard, config=service.config, keys=keys, metrics=metrics)],
+        middleware=[Middleware(Guard, config=service.config, keys=keys, counts=service.counts)],
         exception_handlers={HTTPException: refuse},
     )
 
@@ -51,7 +50,7 @@ def create_application(desk: Desk, keys: Sequence[str]) -> FastAPI:
 
     @application.get("/metrics", response_model=None)
     async def numbers() -> Response:
-        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(metrics(service), media_type="text/plain; version=0.0.4")
 
     openai_routes.add_routes(application, desk)
     xtts_routes.add_routes(application, desk)

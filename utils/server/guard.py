@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from utils.server.faults import ApiError, as_api_error
 from utils.server.hosts import Limited, hostname, is_loopback, is_own_origin, is_trusted
 from utils.server.keys import is_valid
-from utils.server.metrics import Metrics
 from utils.server.settings import ServerConfig
+from utils.speech.generation import SpeechCounts
 
 MAX_BODY_BYTES = 2**20
 """Of a request that is no upload."""
@@ -40,11 +40,11 @@ class Guard:
         app: what comes behind it.
         config: whom to answer, and how much.
         keys: a request must bring one of these; none is needed where there are none.
-        metrics: counts answers.
+        counts: takes the number of answers.
     """
 
-    def __init__(self, app: ASGIApp, *, config: ServerConfig, keys: Sequence[str], metrics: Metrics) -> None:
-        self._app, self._config, self._keys, self._metrics = app, config, list(keys), metrics
+    def __init__(self, app: ASGIApp, *, config: ServerConfig, keys: Sequence[str], counts: SpeechCounts) -> None:
+        self._app, self._config, self._keys, self._counts = app, config, list(keys), counts
         self._origins = [origin.rstrip("/") for origin in config.allow_origin]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +83,7 @@ class Guard:
                 await fault.response()(scope, receive, counted)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.requests[route, status if is_whole else "aborted"] += 1
+            self._counts.requests[route, status if is_whole else "aborted"] += 1
 
     async def _answer(self, scope: Scope, headers: Headers, origin: str, receive: Receive, send: Send) -> None:
         is_upload = scope["path"].rstrip("/") in UPLOAD_PATHS

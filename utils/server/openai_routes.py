@@ -25,9 +25,9 @@ from utils.server.talk import Desk, check_format, read_json
 from utils.speech.voice_library import DEFAULT_VOICE, NamedVoice
 
 OWNER = "xtts-finetuning-studio"
-OWN_FIELDS = ("language", "seed", "temperature", "top_k", "top_p", "repetition_penalty", "split", "stream")
+OPENAI_FIELDS = ("input", "model", "voice", "response_format", "stream_format")
 FIELD_TYPES = {
-    **dict.fromkeys(("input", "model", "voice", "response_format", "stream_format", "language", "split"), "string"),
+    **dict.fromkeys((*OPENAI_FIELDS, "language", "split"), "string"),
     **dict.fromkeys(("speed", "temperature", "top_p", "repetition_penalty"), "number"),
     **dict.fromkeys(("seed", "top_k"), "integer"),
     "stream": "boolean",
@@ -47,7 +47,7 @@ SPEECH_BODY: dict[str, Any] = {
     }
 }
 """Of POST /v1/audio/speech, for openapi.json."""
-NUMBERS = ("speed", "temperature", "top_p", "repetition_penalty")
+NUMBERS = {"number": float, "integer": int}
 UPLOAD_TIMEOUT_S = 300.0
 UPLOAD_FIELDS = ("audio_sample", "file")
 """Names under which clients send a recording; the first is OpenAI's."""
@@ -128,14 +128,16 @@ def speech_fields(values: dict[str, Any]) -> dict[str, Any]:
         voice = voice.get("id")
     if voice is not None and not isinstance(voice, str):
         raise ApiError(400, "The voice is not a name.", param="voice")
-    fields = {"text": values.get("input"), "voice": voice or DEFAULT_VOICE}
-    own = {name: values[name] for name in ("speed", *OWN_FIELDS) if values.get(name) is not None}
-    for name, kind in (*dict.fromkeys(NUMBERS, float).items(), ("seed", int), ("top_k", int)):
+    fields: dict[str, Any] = {"text": values.get("input"), "voice": voice or DEFAULT_VOICE}
+    for name, kind in FIELD_TYPES.items():
+        value = values.get(name)
         # Some clients send the text of a field of theirs. What is no number, the settings' own check names.
-        if type(own.get(name)) is int or isinstance(own.get(name), str):
+        if kind in NUMBERS and (type(value) is int or isinstance(value, str)):
             with suppress(ValueError):
-                own[name] = kind(own[name])
-    return fields | own
+                value = NUMBERS[kind](value)
+        if value is not None and name not in OPENAI_FIELDS:
+            fields[name] = value
+    return fields
 
 
 def _keep(desk: Desk, name: str, upload: UploadFile) -> NamedVoice:

@@ -87,6 +87,8 @@ class SpeechRequest(SpeechSettings):
 class SpeechCounts:
     """What was spoken so far."""
 
+    requests: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Answers by route and status; `aborted` where one was begun and not finished."""
     speech_s: float = 0.0
     """Seconds of speech."""
     first_sound_s: float = 0.0
