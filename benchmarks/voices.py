@@ -35,7 +35,7 @@ from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation.evaluate import Evaluation, evaluate
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Embed, embedder
-from utils.evaluation.recognition import Recognizer, find_recognizer
+from utils.evaluation.recognition import find_recognizer
 from utils.evaluation.scores import ModelScores, error_rates
 from utils.evaluation.second_encoder import second_encoder
 from utils.evaluation.settings import EvaluateConfig
@@ -180,7 +180,6 @@ def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) 
 def summaries(found: Evaluation) -> dict[str, dict[str, Any]]:
     """Each model's figures, with the word error rate by the other recognizer."""
     recognizer = find_recognizer("base", "en")
-    assert isinstance(recognizer, Recognizer), recognizer
 
     def other(model: ModelScores) -> float:
         said = ((load_audio(found.folder / one.wav, RATE), one.text) for one in model.scores)

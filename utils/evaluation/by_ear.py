@@ -10,6 +10,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from utils.audio.resample import resample
 from utils.errors import UserError
 from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.measure import Said, SpokenSentence, embedder, score_model, speak_texts
-from utils.evaluation.recognition import UNDERSTOOD, find_recognizer
+from utils.evaluation.recognition import UNDERSTOOD, find_recognizer, usable
 from utils.evaluation.scores import Summary
 from utils.inference.model_cache import ModelCache
 from utils.jobs.json_lines import Message, Replies
@@ -53,8 +54,7 @@ class Examiner:
     def __init__(self, request: Message, deadline: float, replies: Replies) -> None:
         self.request, self.deadline, self.replies = request, deadline, replies
         self.least, self._spoken, self._total = request["least_texts"], 0, 0
-        recognizer = find_recognizer(None, request["language"])
-        self.recognizer = None if isinstance(recognizer, str) else recognizer
+        self.recognizer, _ = usable(partial(find_recognizer, None, request["language"]))
         self.cache = ModelCache(request["device"])
         self.base: dict[str, Any] = {"kind": "run", "source": request["run"]}
         names = [Path(folder).name for folder in request.get("checkpoints", ())]

@@ -18,7 +18,7 @@ from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.measure import Embed, SpokenSentence, embedder, score_model, speak_texts
 from utils.evaluation.plots import draw
-from utils.evaluation.recognition import find_recognizer
+from utils.evaluation.recognition import find_recognizer, usable
 from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
 from utils.evaluation.scores import ModelScores, as_values, error_rates
 from utils.evaluation.second_encoder import second_encoder
@@ -61,12 +61,12 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     project = open_project(config.project, config.output) if config.project else None
     sources, recording = _sources(config, project)
     language = _language(config, project)
-    espeak = find_voice(language, config.synthesiser_voice)
-    recognizer, second = find_recognizer(config.whisper, language), find_second_encoder()
-    missing = {"near_miss": espeak} if isinstance(espeak, str) else {}
-    missing |= dict.fromkeys(("wer", "cer"), recognizer) if isinstance(recognizer, str) else {}
-    missing |= {"second_cosine": second} if isinstance(second, str) else {}
-    sentences = _sentences(config, project, espeak)
+    voice, no_voice = usable(partial(find_voice, language, config.synthesiser_voice))
+    recognizer, no_recognizer = usable(partial(find_recognizer, config.whisper, language))
+    second, no_second = usable(second_encoder)
+    reasons = {"near_miss": no_voice, "wer": no_recognizer, "cer": no_recognizer, "second_cosine": no_second}
+    missing = {measure: reason for measure, reason in reasons.items() if reason}
+    sentences = _sentences(config, project, voice, no_voice)
     if all(not sentence.near_misses for sentence in sentences):
         missing.setdefault("near_miss", "the sentences have too few different words, or a script without spaces")
     assert project is not None or config.out is not None, "checked by EvaluateConfig.problems"
@@ -94,14 +94,14 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
                 voice=load_audio(recording, RATE),
                 folder=folder,
                 embed=embed,
-                second_embed=None if isinstance(second, str) else second,
-                recognizer=None if isinstance(recognizer, str) else recognizer,
+                second_embed=second,
+                recognizer=recognizer,
                 progress=progress and partial(progress, f"speaking: {name}"),
             )
             models.append(scores)
     facts = _facts(config, language, sentences, recording)
     floor = None
-    if not isinstance(recognizer, str):
+    if recognizer is not None:
         # Sentences of a text file have no recordings, and a synthesizer's speech is no floor.
         if config.sentences is None:
             floor = error_rates([recognizer.recognize(one.reference, one.text) for one in sentences])
@@ -110,14 +110,6 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     (folder / RESULT_FILE).write_text(json.dumps(values, indent=1, ensure_ascii=False), encoding="utf-8")
     draw(models, folder)
     return Evaluation(folder=folder, models=models, missing=missing, floor=floor)
-
-
-def find_second_encoder() -> Embed | str:
-    """A speaker encoder that had no part in training, or the reason why there is none."""
-    try:
-        return second_encoder()
-    except UserError as error:
-        return f"{error.what} ({error.fix})"
 
 
 def make_sentence(
@@ -188,9 +180,10 @@ def _language(config: EvaluateConfig, project: Project | None) -> str:
     return str(language)
 
 
-def _sentences(config: EvaluateConfig, project: Project | None, espeak: ReferenceVoice | str) -> list[SpokenSentence]:
+def _sentences(
+    config: EvaluateConfig, project: Project | None, voice: ReferenceVoice | None, no_voice: str
+) -> list[SpokenSentence]:
     """The sentences with their references: recordings of the project, else the reference synthesizer."""
-    voice = None if isinstance(espeak, str) else espeak
     recordings = _texts(config, project)
     if len(recordings) < 2:
         raise UserError(
@@ -200,7 +193,7 @@ def _sentences(config: EvaluateConfig, project: Project | None, espeak: Referenc
         )
     if voice is None and None in recordings.values():
         raise UserError(
-            what=f"there is nothing to compare sentences of a text file with: {espeak}",
+            what=f"there is nothing to compare sentences of a text file with: {no_voice}",
             fix="install it, or leave --sentences out to measure on the project's evaluation clips",
         )
     return [

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import jiwer
 from torch import Tensor
@@ -33,6 +34,9 @@ WITHOUT_SPACES = ("zh", "ja", "th", "lo", "my", "km", "yue")
 """Languages written without spaces: each letter counts as a word. Source: Whisper's paper, appendix C."""
 UNDERSTOOD = 0.2
 """A sentence with a smaller share of wrong words counts as understood; near misses swap as many."""
+
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,19 +84,31 @@ class Recognizer:
         )
 
 
-def find_recognizer(weights: str | None, language: str) -> Recognizer | str:
-    """A recognizer of faster-whisper from weights on this machine, or the reason why there is none.
+def usable(find: Callable[[], Part]) -> tuple[Part | None, str]:
+    """What is found, and else None with the reason."""
+    try:
+        return find(), ""
+    except UserError as error:
+        return None, f"{error.what} ({error.fix})" if error.fix else error.what
+
+
+def find_recognizer(weights: str | None, language: str) -> Recognizer:
+    """A recognizer of faster-whisper from weights on this machine.
 
     Args:
         weights: folder with CTranslate2 weights, or a model's name: tiny.en and base may be in packages of
             requirements-quality.txt, others in Hugging Face's cache; what `recognizer_folder` finds when not given.
         language: code of the sentences' language.
+
+    Raises:
+        UserError: there is none, or it cannot be used.
     """
     spoken = language.split("-")[0]
+    folder = packaged(weights) if weights else recognizer_folder(spoken)
+    if folder is None and not weights:
+        raise UserError(what=ABSENT)
     try:
-        folder = packaged(weights) or find_weights(weights, download=False) if weights else recognizer_folder(spoken)
-        if folder is None:
-            return ABSENT
+        folder = folder or find_weights(weights or "", download=False)
         # Decoded again by sampling, text would differ from one evaluation to the next.
         settings = TranscriberSettings(
             model=str(folder), language=spoken, device="cpu", compute_type="int8", fallback=False
@@ -100,7 +116,7 @@ def find_recognizer(weights: str | None, language: str) -> Recognizer | str:
         transcriber = Transcriber(settings)
         transcriber.load()
     except UserError as error:
-        return f"faster-whisper cannot be used: {error.what}"
+        raise UserError(what=f"faster-whisper cannot be used: {error.what}") from error
     assert RATE == 16_000, "Whisper's sample rate"
     # Reports that are shared name no folder above it.
     name = weights or "/".join(folder.parts[-2:])

@@ -6,7 +6,6 @@ espeak-ng sounds synthetic, but speaks exactly the given words, which is all tha
 import io
 import random
 import re
-import shutil
 import subprocess
 import unicodedata
 from collections.abc import Sequence
@@ -45,20 +44,18 @@ class ReferenceVoice:
     """Words a minute."""
 
 
-def find_voice(language: str, name: str | None = None) -> ReferenceVoice | str:
-    """The reference voice for a language, or the reason why there is none.
+def find_voice(language: str, name: str | None = None) -> ReferenceVoice:
+    """The reference voice for a language.
 
     Args:
         language: code of the sentences' language.
         name: an espeak-ng voice to take instead of the language's own.
+
+    Raises:
+        UserError: there is none.
     """
-    if shutil.which(PROGRAM) is None:
-        return ABSENT
     voice = ReferenceVoice(name=name or VOICES.get(language, language))
-    try:
-        say("a", voice)
-    except UserError as error:
-        return error.what
+    say("a", voice)
     return voice
 
 
