@@ -6,7 +6,6 @@ is sound of a sentence that is being spoken. The first request starts the worker
 is released, after a long idle time, or when training takes its device.
 """
 
-import itertools
 import logging
 import sys
 import threading
@@ -52,17 +51,15 @@ class SpeechWorker:
         self._log = output / ".jobs" / "speech.log"
         self._command = list(command) if command else [sys.executable, "-m", "utils.inference.worker"]
         self._idle_s = idle_s
-        self._asking = threading.Lock()
-        """Held by the thread that waits for answers."""
         self._changing = threading.RLock()
         """Held while the process is started or ended."""
         self._process: JsonChild | None = None
         self._device = ""
         self._released = ""
         self._last_used = time.monotonic()
-        self._numbers = itertools.count(1)
         self._number = 0
-        """Of the request that is being answered."""
+        """Of the request that is being answered, or was last."""
+        self._is_asking = False
 
     @property
     def state(self) -> WorkerState:
@@ -70,7 +67,7 @@ class SpeechWorker:
         process = self._process
         if process is None or process.returncode is not None:
             return "off"
-        return "busy" if self._asking.locked() else "ready"
+        return "busy" if self._is_asking else "ready"
 
     @property
     def device(self) -> str:
@@ -80,7 +77,7 @@ class SpeechWorker:
     def ask(
         self, request: Message, *, device: Device = "auto", is_unwanted: Callable[[], bool] = bool
     ) -> Iterator[Message]:
-        """Send a request and give each answer as it comes; another thread's request waits for its end.
+        """Send a request and give each answer as it comes; for one thread.
 
         Args:
             request: `do` and what belongs to it; the id is added here.
@@ -91,26 +88,27 @@ class SpeechWorker:
             ReleasedError: the worker was released meanwhile.
             UserError: the worker could not be started or died.
         """
-        number = next(self._numbers)
-        with self._asking:
-            process = self._started(device)
-            self._number = number
-            self._send(process, {**request, "id": number})
+        process = self._started(device)
+        self._number, self._is_asking = self._number + 1, True
+        try:
+            self._send(process, {**request, "id": self._number})
             if is_unwanted():
                 self.cancel()
             for reply in process:
                 self._last_used = time.monotonic()
-                if reply.get("id") == number:
+                if reply.get("id") == self._number:
                     yield reply
                     if reply["kind"] in FINAL:
                         self._last_used = time.monotonic()
                         return
             raise self._end_of(process)
+        finally:
+            self._is_asking = False
 
     def cancel(self) -> None:
         """Have the request that is being answered end with `cancelled`; nothing happens when there is none."""
         process = self._process
-        if process is not None and self._asking.locked():
+        if process is not None and self._is_asking:
             with suppress(OSError, UserError):
                 self._send(process, {"do": "cancel", "id": self._number})
 
@@ -190,7 +188,7 @@ class SpeechWorker:
             holder = device_holder(device, self._output)
             if holder is not None and (before is None or holder.folder != before.folder):
                 self.release(f"stopped, because the {holder.kind} job {holder.name!r} started and needs the device")
-            elif not self._asking.locked() and time.monotonic() - self._last_used > self._idle_s:
+            elif not self._is_asking and time.monotonic() - self._last_used > self._idle_s:
                 self.release("idle")
             before = holder
 
