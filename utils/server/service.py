@@ -53,13 +53,15 @@ class SpeechService:
         self._woken = threading.Event()
         self._inbox: deque[Generation] = deque()
         """Generations whose model is not loaded yet."""
-        self._live = 0
+        self.num_live = 0
         """Generations that have not ended."""
-        self._closing, self._is_ready = "", False
+        self.is_ready = False
+        """Whether the libraries and the first model are loaded."""
+        self._closing = ""
         self._preload: tuple[str, SpeakingModel] | None = None
         self._engine: Engine | None = None
-        self._claimed = CPU
-        """The device as claims name it: cpu or cuda:N."""
+        self.device = CPU
+        """As claims name it: cpu or cuda:N."""
         self._looked = 0.0
         self._thread = threading.Thread(target=self._run, name="speech", daemon=True)
 
@@ -84,14 +86,14 @@ class SpeechService:
                 raise UnavailableError(what=self._closing)
             if self.has_died:
                 raise UnavailableError(what="the speech engine has ended", fix="restart the server; its log says why")
-            if self._live >= self.config.max_requests:
+            if self.num_live >= self.config.max_requests:
                 full = QueueFullError(
-                    what=f"{self._live} requests are being spoken or waiting, the most that this server takes",
+                    what=f"{self.num_live} requests are being spoken or waiting, the most that this server takes",
                     fix="try again in some seconds",
                 )
-                full.retry_after_s = max(1, min(30, self._live // self.config.slots))
+                full.retry_after_s = max(1, min(30, self.num_live // self.config.slots))
                 raise full
-            self._live += 1
+            self.num_live += 1
             generation.on_drained(self._woken.set)
             self._inbox.append(generation)
             self._woken.set()
@@ -114,19 +116,6 @@ class SpeechService:
     def has_died(self) -> bool:
         """Whether the thread was started and has ended without being asked."""
         return self._thread.ident is not None and not self._thread.is_alive() and not self._closing
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the libraries and the first model are loaded."""
-        return self._is_ready
-
-    @property
-    def device(self) -> str:
-        return self._claimed
-
-    @property
-    def num_live(self) -> int:
-        return self._live
 
     def loaded(self) -> dict[str, int]:
         """Bytes of each loaded model."""
@@ -173,11 +162,11 @@ class SpeechService:
         from utils.inference.speaking import feed
 
         assert self._engine is not None
-        if not self._is_ready:
+        if not self.is_ready:
             try:
                 self._load_first()
             finally:
-                self._is_ready = True
+                self.is_ready = True
         # No model is loaded onto a device without a look: it may have been given up a moment ago.
         is_due = time.monotonic() - self._looked > POLL_S if self._engine.cache.models else bool(self._inbox)
         if is_due and self._mind_trainings():
@@ -199,7 +188,7 @@ class SpeechService:
 
     def _load_first(self) -> None:
         assert self._engine is not None
-        if self._preload is None or device_holder(self._claimed, self.output) is not None:
+        if self._preload is None or device_holder(self.device, self.output) is not None:
             return
         try:
             model = self._engine.cache.load(**self._preload[1].request(), name=self._preload[0])
@@ -212,7 +201,7 @@ class SpeechService:
         from utils.inference.speaking import feed
 
         model.speakings.append(self._speaking(generation, model))
-        self._live += 1
+        self.num_live += 1
         assert self._engine is not None
         while not generation.is_ended and not self._closing:
             feed(model)
@@ -232,8 +221,8 @@ class SpeechService:
         kind, reason = settle_device(self.config.device)
         if reason:
             log.warning(reason)
-        self._claimed = self._choose_device() if kind != CPU else CPU
-        kind = kind if self._claimed != CPU else "cpu"
+        self.device = self._choose_device() if kind != CPU else CPU
+        kind = kind if self.device != CPU else "cpu"
         if self.config.max_model_gb is not None:
             most = self.config.max_model_gb * GIB
         else:
@@ -250,7 +239,7 @@ class SpeechService:
         """Give the device up when a training has claimed it (True); go back to a GPU that is free again."""
         assert self._engine is not None
         self._looked = time.monotonic()
-        holder = device_holder(self._claimed, self.output)
+        holder = device_holder(self.device, self.output)
         if holder is not None:
             error = UnavailableError(
                 what=f"the {holder.kind} job {holder.name!r} has started and needs the device",
@@ -259,9 +248,9 @@ class SpeechService:
             if self._engine.cache.models:
                 log.warning("unloaded all models: %s", error.what)
             # With auto, requests that wait are spoken on the CPU.
-            self._end_all(error, waiting=self._choose_device() == self._claimed)
+            self._end_all(error, waiting=self._choose_device() == self.device)
             self._engine.cache.clear()
-        if not self._engine.cache.is_busy and self._choose_device() != self._claimed:
+        if not self._engine.cache.is_busy and self._choose_device() != self.device:
             self._engine.cache.clear()
             self._engine = self._new_engine()
         return holder is not None
@@ -315,7 +304,7 @@ class SpeechService:
 
     def _end(self, generation: Generation, error: Exception | None = None) -> None:
         with self._lock:
-            self._live -= 1
+            self.num_live -= 1
         if (seconds := generation.first_sound_s) is not None:
             self.counts.first_sound_s += seconds
             self.counts.first_sounds[next(bound for bound in FIRST_SOUND_BOUNDS if seconds <= bound)] += 1
