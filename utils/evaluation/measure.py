@@ -99,14 +99,46 @@ def score_model(
         started = time.perf_counter()
     wavs = [resample(one.wav, OUTPUT_RATE, RATE) for one, _ in said]
     pace = usual_pace(wavs, [one.reference for one in sentences])
-    scorer = _Scorer(sentences=sentences, voice=voice, encoders=(embed, second_embed), recognizer=recognizer, pace=pace)
-    return ModelScores(
-        name=name,
-        scores=[
-            scorer.score(number, one, wav, took, wav_name=f"{name}/{number:03}.wav")
-            for number, ((one, took), wav) in enumerate(zip(said, wavs, strict=True))
-        ],
-    )
+    references = [mfccs(trimmed(one.reference)) for one in sentences]
+    own_sound = sound_of(voice)
+    own_voice, own_second = (encode and encode(voice) for encode in (embed, second_embed))
+    scores = []
+    for number, ((spoken, took), wav, sentence) in enumerate(zip(said, wavs, sentences, strict=True)):
+        inner = trimmed(wav)
+        cepstra, wanted = mfccs(inner), references[number]
+        near = [mfccs(trimmed(one)) for one in sentence.near_misses]
+        words = recognizer.recognize(wav, sentence.text) if recognizer else None
+        defects = find_defects(wav, sentence.reference, finished=spoken.finished, pace=pace)
+        if recognizer and words and words.has_end and (defects.run_on or defects.early_stop):
+            # By its sound alone, every seventh ending of people's own recordings differs too much from espeak-ng's.
+            end = recognizer.end_of(wav)
+            talks_on = defects.run_on if end is None else end_of_sound(wav) - end > MAX_EXTRA_S
+            defects = replace(defects, early_stop=False, run_on=talks_on or not spoken.finished)
+        rendition = sentence.rendition
+        scores.append(
+            Score(
+                text=sentence.text,
+                wav=f"{name}/{number:03}.wav",
+                audio_s=wav.shape[1] / RATE,
+                took_s=took,
+                wer=words.wer if words else None,
+                cer=words.cer if words else None,
+                num_words=words.num_words if words else 0,
+                num_characters=words.num_characters if words else 0,
+                heard=words.text if words else None,
+                retrieval_rank=rank(cepstra, wanted, references[:number] + references[number + 1 :]),
+                near_miss_rank=rank(cepstra, mfccs(trimmed(rendition)), near)
+                if near and rendition is not None
+                else None,
+                mcd_db=distortion(inner, trimmed(sentence.reference)),
+                cosine=_cosine(embed, inner, own_voice),
+                second_cosine=_cosine(second_embed, inner, own_second),
+                **vars(difference(sound_of(wav), own_sound)),
+                duration_ratio=_seconds(wav) / _seconds(sentence.reference),
+                defects=defects.names,
+            )
+        )
+    return ModelScores(name=name, scores=scores)
 
 
 def speak_texts(
@@ -142,67 +174,11 @@ def usual_pace(wavs: Sequence[Tensor], references: Sequence[Tensor]) -> float:
     return float(np.clip(np.median(ratios), SLOWEST, FASTEST))
 
 
-class _Scorer:
-    """What all sentences of one model are measured with."""
-
-    def __init__(
-        self,
-        *,
-        sentences: Sequence[SpokenSentence],
-        voice: Tensor,
-        encoders: tuple[Embed | None, Embed | None],
-        recognizer: Recognizer | None,
-        pace: float,
-    ) -> None:
-        self.sentences, self.encoders, self.recognizer, self.pace = sentences, encoders, recognizer, pace
-        self.references = [mfccs(trimmed(one.reference)) for one in sentences]
-        self.sound = sound_of(voice)
-        self.embeddings = [embed and embed(voice) for embed in encoders]
-
-    def score(self, number: int, speech: Said, wav: Tensor, took: float, *, wav_name: str) -> Score:
-        """All figures of one sentence; `wav` is the speech at 16 000 Hz."""
-        sentence, inner = self.sentences[number], trimmed(wav)
-        cepstra = mfccs(inner)
-        others = [one for place, one in enumerate(self.references) if place != number]
-        apart = difference(sound_of(wav), self.sound)
-        words = self.recognizer.recognize(wav, sentence.text) if self.recognizer else None
-        cosine, second_cosine = self._cosines(inner)
-        near = [mfccs(trimmed(one)) for one in sentence.near_misses]
-        defects = find_defects(wav, sentence.reference, finished=speech.finished, pace=self.pace)
-        if self.recognizer and words and words.has_end and (defects.run_on or defects.early_stop):
-            # By its sound alone, every seventh ending of people's own recordings differs too much from espeak-ng's.
-            end = self.recognizer.end_of(wav)
-            talks_on = defects.run_on if end is None else end_of_sound(wav) - end > MAX_EXTRA_S
-            defects = replace(defects, early_stop=False, run_on=talks_on or not speech.finished)
-        rendition = sentence.rendition
-        return Score(
-            text=sentence.text,
-            wav=wav_name,
-            audio_s=wav.shape[1] / RATE,
-            took_s=took,
-            wer=words.wer if words else None,
-            cer=words.cer if words else None,
-            num_words=words.num_words if words else 0,
-            num_characters=words.num_characters if words else 0,
-            heard=words.text if words else None,
-            retrieval_rank=rank(cepstra, self.references[number], others),
-            near_miss_rank=rank(cepstra, mfccs(trimmed(rendition)), near) if near and rendition is not None else None,
-            mcd_db=distortion(inner, trimmed(sentence.reference)),
-            cosine=cosine,
-            second_cosine=second_cosine,
-            **vars(apart),
-            duration_ratio=_seconds(wav) / _seconds(sentence.reference),
-            defects=defects.names,
-        )
-
-    def _cosines(self, wav: Tensor) -> list[float | None]:
-        """Between speech and voice in each encoder; None without an encoder, and for silence, which has no voice."""
-        return [
-            float(F.cosine_similarity(embed(wav), known, dim=0))
-            if embed and known is not None and wav.shape[1] >= 0.3 * RATE
-            else None
-            for embed, known in zip(self.encoders, self.embeddings, strict=True)
-        ]
+def _cosine(embed: Embed | None, wav: Tensor, known: Tensor | None) -> float | None:
+    """Between speech and voice; None without an encoder, and for silence, which has no voice."""
+    if embed is None or known is None or wav.shape[1] < 0.3 * RATE:
+        return None
+    return float(F.cosine_similarity(embed(wav), known, dim=0))
 
 
 def distortion(said: Tensor, reference: Tensor) -> float:

@@ -174,9 +174,7 @@ class Speaker:
         settings = SpeechSettings(**defaults | given)
         language = settings.language or self.language
         if not language:
-            raise UserError(
-                what="this model does not say which language it speaks", fix="name one, such as en"
-            )
+            raise UserError(what="this model does not say which language it speaks", fix="name one, such as en")
         pieces = self._synthesizer.pieces(text, language, split=settings.split)
         who = voice if isinstance(voice, Voice) else self.voice(voice)
         return self._synthesizer.utterances(pieces, voice=who, settings=settings, guard=guard)

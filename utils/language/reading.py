@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import soundfile
-
+from utils.audio.sound_file import sound_seconds
 from utils.bases.base import Base
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, raise_problems
@@ -65,7 +64,7 @@ def texts_of(path: Path, *, is_manifest: bool) -> list[tuple[str, float]]:
         UserError: it cannot be read.
     """
     if is_manifest:
-        return [(clip.text, _seconds(clip.audio)) for clip in read_manifest(path)[:MOST_TEXTS]]
+        return [(clip.text, sound_seconds(clip.audio) or 0.0) for clip in read_manifest(path)[:MOST_TEXTS]]
     return [(text, 0.0) for text, _ in zip(iter_texts(path), range(MOST_TEXTS), strict=False)]
 
 
@@ -158,11 +157,3 @@ def long_limits(base: Base, *, max_text_length: int | None, max_audio_length: in
         "max_text_length": min(text, shape.max_text_tokens),
         "max_audio_length": min(audio, (shape.max_audio_tokens - 1) * CODE_SAMPLES),
     }
-
-
-def _seconds(audio: Path) -> float:
-    """Length by the file's header; 0 where it is unknown."""
-    try:
-        return float(soundfile.info(audio).duration)
-    except (soundfile.LibsndfileError, TypeError):
-        return 0.0
