@@ -57,10 +57,10 @@ class Examiner:
         self.recognizer, _ = usable(partial(find_recognizer, None, request["language"]))
         self.cache = ModelCache(request["device"])
         self.base: dict[str, Any] = {"kind": "run", "source": request["run"]}
-        names = [Path(folder).name for folder in request.get("checkpoints", ())]
-        self.checkpoints = {int(name[-8:]): {**self.base, "checkpoint": name[-8:]} for name in names}
+        steps = [Path(folder).name[-8:] for folder in request.get("checkpoints", ())]
+        self.checkpoints = [{**self.base, "checkpoint": step} for step in steps]
         # The speaker encoder is the base's: one and the same for all models.
-        self.embed = embedder(self.cache.load(**next(iter(self.checkpoints.values()), self.base)))
+        self.embed = embedder(self.cache.load(**next(iter(self.checkpoints), self.base)))
         self.voice = load_audio(Path(request["run"]) / REFERENCE_FILE, RATE)
 
     def figures(self) -> dict[str, Any]:
@@ -80,17 +80,16 @@ class Examiner:
         sentences = [one for one in found if _is_speech(one)]
         if len(sentences) < self.least:
             raise UserError(what=f"{len(sentences)} of {len(found)} evaluation clips are long enough")
-        steps = list(self.checkpoints)
-        fits = self._texts_in_time(self.checkpoints[steps[0]], [one.text for one in sentences], times=2)
-        models = list(self.checkpoints.values())[: int(fits / self.least)]
+        fits = self._texts_in_time(self.checkpoints[0], [one.text for one in sentences], times=2)
+        models = self.checkpoints[: int(fits / self.least)]
         measured = self._measured(models, sentences[: int(fits / len(models))], SEED)
         scores = []
-        for step, (words, summary, seconds) in zip(steps, measured, strict=False):
+        for model, (words, summary, seconds) in zip(models, measured, strict=False):
             # Finer than the share of texts that a recognizer understood.
             words = words if summary.wer is None else max(0.0, 1 - summary.wer)
             parts = {"words": words, "flawless": summary.flawless, "cosine": summary.cosine or 0.0}
             # Two digits: what differs by less sounds the same.
-            score = round(sum(parts.values()), 2)
+            step, score = int(model["checkpoint"]), round(sum(parts.values()), 2)
             scores.append({"step": step, "score": score, **parts, "texts": summary.sentences, "seconds": seconds})
         return {"scores": scores, "texts": scores[0]["texts"]}
 

@@ -230,7 +230,7 @@ class GenerationQueue:
             except Exception:  # the edge of this thread: the next take must not suffer
                 log.exception("take %s", queued.take.folder)
                 fault = "internal error; see the app's log"
-                with suppress(UserError):
+                with suppress(UserError, OSError):
                     self._keep(queued, queued.take.changed(state="failed", message=fault))
 
     def _speak(self, queued: _Queued) -> None:
