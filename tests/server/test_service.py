@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.decoding import said
 from tests.server.conftest import TEXT, samples
