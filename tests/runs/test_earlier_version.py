@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.decoding import said
 from utils.bases.base import Base
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import read_manifest
@@ -60,7 +61,7 @@ def test_its_runs_resume_as_that_version_resumed_them(project: Project, name: st
 
 def test_its_model_speaks_and_is_exported_again(project: Project) -> None:
     model = Synthesizer(Base(project.ready))
-    spoken = model.speak("One.", language="en", voice=model.default_voice(), seed=1)
+    spoken = said(model, "One.", seed=1)
     assert spoken.size(-1) > 0
     folder = export_model(ExportConfig(project=project.name, output=project.output, run="plain"))
     assert (folder / "model.pth").is_file()
