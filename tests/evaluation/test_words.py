@@ -1,12 +1,10 @@
 """Measures of words against sentences whose words are known."""
 
 import numpy as np
-import pytest
 
 from tests.evaluation.sounds import NUM_WORDS, in_a_room, near_misses, recording, sentence, swapped
 from utils.evaluation.features import mfccs, trimmed
 from utils.evaluation.words import rank
-from utils.text.error_rate import character_error_rate
 
 LENGTH = 10
 SENTENCES = [[(7 * number + 3 * place) % NUM_WORDS for place in range(LENGTH)] for number in range(16)]
@@ -17,24 +15,6 @@ def near_miss_rank(said: list[int], wanted: list[int], *, seed: int) -> int:
     variants = [sentence(variant) for variant in near_misses(wanted, seed=seed)]
     heard = mfccs(trimmed(in_a_room(sentence(said))))
     return rank(heard, mfccs(sentence(wanted)), [mfccs(variant) for variant in variants])
-
-
-@pytest.mark.parametrize(
-    ("wanted", "heard", "rate"),
-    [
-        ("Good morning, everyone!", "good morning everyone", 0),
-        ("It's ten.", "its ten", 0),
-        ("abcd", "abxd", 0.25),
-        ("abcd", "abd", 0.25),
-        ("abcd", "abccd", 0.25),
-        ("abcd", "", 1),
-        ("abcd", "xxxxxxxx", 2),
-        ("ሰላም ለዓለም", "ሰላም ለዓለም", 0),
-        ("naïve", "nai\u0308ve", 0),
-    ],
-)
-def test_character_error_rates(wanted: str, heard: str, rate: float) -> None:
-    assert character_error_rate(wanted, heard, count_spaces=True) == pytest.approx(rate)
 
 
 def test_the_same_recording_is_found_and_another_sentence_is_not() -> None:

@@ -25,7 +25,9 @@ def code(response: httpx.Response) -> str:
 
 
 def test_without_keys_everything_is_answered(tmp_path):
-    assert client(tmp_path).get("/v1/models").status_code == 200
+    asked = client(tmp_path)
+    assert asked.get("/v1/models").status_code == asked.head("/v1/models").status_code == 200
+    assert asked.head("/v1/audio/speech").status_code == 405
 
 
 def test_with_keys_a_request_must_bring_one(tmp_path):
