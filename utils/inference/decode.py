@@ -12,7 +12,7 @@ head, T cached positions, D model width, V code vocabulary.
 
 import hashlib
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -111,7 +111,8 @@ class Decoder:
         """Steps whose codes the host does not know yet."""
         self.graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         """Captured steps by slots and positions, with the tensor of their result."""
-        self._voices: OrderedDict[bytes, Tensor] = OrderedDict()
+        self._voices: dict[bytes, Tensor] = {}
+        """Keys and values of voices, the one that spoke last at the end."""
         self._rows: tuple[Tensor, ...] = ()
         self._cache = self._positions = self._counts = self._last = self._spoken = torch.empty(0)
         self._sampling = self._random = self._hidden = torch.empty(0)
@@ -134,8 +135,11 @@ class Decoder:
         """Temperature, top-k, top-p and penalty."""
         self._random = new(slots, self._max_codes + 1)
         self._hidden = new(slots, self._max_codes + 1, shape.width)
-        self._rows = (self._positions, self._counts, self._last, self._spoken, self._sampling, self._random)
-        """What a slot has beside its cache and its hidden states."""
+        self._rows = (
+            *(self._positions, self._counts, self._last, self._spoken),
+            *(self._sampling, self._random, self._hidden),
+        )
+        """What a slot has beside its cache."""
         if self._is_gpu:
             self._capture_all()
 
@@ -146,7 +150,7 @@ class Decoder:
         return sum(
             (
                 *(layer.num_bytes for layer in self._layers),
-                *(tensor.nbytes for tensor in (*self._rows, self._hidden, self._cache, *voices)),
+                *(tensor.nbytes for tensor in (*self._rows, self._cache, *voices)),
             )
         )
 
@@ -214,7 +218,7 @@ class Decoder:
         if slot != last:
             cached = self._cached[last]
             self._cache[:, :, slot, :, :cached] = self._cache[:, :, last, :, :cached]
-            for rows in (*self._rows, self._hidden):
+            for rows in self._rows:
                 rows[slot] = rows[last]
             self._cached[slot], self.sentences[slot] = cached, self.sentences[last]
         self.sentences.pop()
@@ -362,18 +366,19 @@ class Decoder:
     def _read_voice(self, latents: Tensor) -> Tensor:
         """Keys and values of a voice, [layers, 2, H, P, C]: it stands before all else, so they never change."""
         key = hashlib.sha256(latents.detach().float().cpu().contiguous().numpy().tobytes()).digest()
-        if key not in self._voices:
+        found = self._voices.pop(key, None)
+        if found is None:
             stored: list[Tensor] = []
             x = latents.to(self._last)
             for layer in self._layers:
                 q, k, v = layer.project(x)
                 stored.append(torch.stack([k[0], v[0]]))
                 x = layer.finish(x, F.scaled_dot_product_attention(q, k, v, is_causal=True))
-            self._voices[key] = torch.stack(stored)
-        self._voices.move_to_end(key)
-        while len(self._voices) > MAX_VOICES:
-            self._voices.popitem(last=False)
-        return self._voices[key]
+            found = torch.stack(stored)
+        self._voices[key] = found
+        if len(self._voices) > MAX_VOICES:
+            del self._voices[next(iter(self._voices))]
+        return found
 
     def _read(self, x: Tensor, slot: int) -> None:
         """A prompt [1, n, D] into a slot's cache, after what is there."""
