@@ -115,10 +115,10 @@ def test_a_take_that_is_spoken_names_its_sound_and_once_more_when_it_is_resumed(
 def test_a_take_is_resumed_although_the_queue_has_not_dropped_it_yet(studio, project, monkeypatch):
     show = studio.desk._show
 
-    def show_late(take):
+    def show_late(queued, take):
         if not take.is_live:
             time.sleep(0.2)
-        show(take)
+        show(queued, take)
 
     monkeypatch.setattr(studio.desk, "_show", show_late)
     take = ended(studio.desk.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
