@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from utils.cli.common import progress_phases, run_command
 from utils.config import SynthesizeConfig
@@ -41,7 +42,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     from utils.inference.device import speech_device
     from utils.inference.model_cache import ModelCache
     from utils.inference.sampling import Sampling
-    from utils.inference.voice_spec import find_voice
+    from utils.inference.voice_spec import find_voice, named_voice
     from utils.inference.word_check import WordCheck
 
     if not config.out.absolute().parent.is_dir():
@@ -70,6 +71,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
         speed=config.speed,
         seed=config.seed,
         split=config.split,
+        named=partial(named_voice, synthesizer, config.output),
     )
     write_wav(config.out, wav, OUTPUT_RATE)
     return wav.shape[1] / OUTPUT_RATE, time.perf_counter() - started

@@ -182,6 +182,7 @@ class Synthesizer:
         seed: int | None = None,
         split: SentenceGrouping = "quick",
         guard: bool = True,
+        named: Callable[[str], Voice] | None = None,
     ) -> Tensor:
         """Speech of a text of any length.
 
@@ -194,6 +195,7 @@ class Synthesizer:
             seed: fixes the sampling; None draws another each time.
             split: what is spoken in one go, see `SpeechSettings.split`.
             guard: repair what goes wrong, see `utils.inference.guards`; otherwise speech is as the model gives it.
+            named: see `utterances`.
 
         Returns:
             float32 in [-1, 1] at 24 000 Hz, [1, N].
@@ -202,16 +204,41 @@ class Synthesizer:
             UserError: the language or characters of the text are not readable by this model, or it is empty.
         """
         pieces, how = self.pieces(text, language, split=split), sampling or Sampling()
-        utterances = self.utterances(pieces, voice=voice, sampling=how, speed=speed, seed=seed, guard=guard)
+        utterances = self.utterances(
+            pieces, voice=voice, sampling=how, speed=speed, seed=seed, guard=guard, named=named
+        )
         return torch.cat([sentence.wav for sentence in self.batch.speak(utterances)], dim=1)
 
-    def utterances(self, pieces: list[Piece], *, voice: Voice, seed: int | None, **settings: Any) -> list[Utterance]:
-        """What a batch takes to speak pieces, each with its own seed; the other settings are those of `Utterance`."""
-        voice = voice.to(self.device)
+    def utterances(
+        self,
+        pieces: list[Piece],
+        *,
+        voice: Voice,
+        seed: int | None,
+        named: Callable[[str], Voice] | None = None,
+        **settings: Any,
+    ) -> list[Utterance]:
+        """What a batch takes to speak pieces, each with its own seed.
+
+        Args:
+            pieces: the text.
+            voice: who says it.
+            seed: of the first piece.
+            named: finds the voices that marks in the text name.
+            settings: those of `Utterance`.
+
+        Raises:
+            UserError: a mark names a voice that there is not.
+        """
+        voices = {"": voice.to(self.device)}
+        for name in dict.fromkeys(piece.voice for piece in pieces if piece.voice):
+            if named is None:
+                raise UserError(what=f"the text is to be spoken with the voice {name!r}; here it has one voice only")
+            voices[name] = named(name).to(self.device)
         return [
             Utterance(
                 piece=piece,
-                voice=voice,
+                voice=voices[piece.voice],
                 seed=None if seed is None else derived_seed(seed, number),
                 word_error=None if self.word_check is None else partial(self.word_check, self.tokenizer),
                 **settings,
@@ -223,7 +250,7 @@ class Synthesizer:
         """What is spoken one after the other, all checked before the first is spoken.
 
         Args:
-            text: what to say; see `utils.text.marks` for pauses and languages within it. Words of the table
+            text: what to say; see `utils.text.marks` for pauses, voices and languages within it. Words of the table
                 `pronunciations` are replaced.
             language: code the model reads.
             split: see `SpeechSettings.split`.
@@ -240,7 +267,7 @@ class Synthesizer:
             said |= dict.fromkeys(used)
             shown, left_out = self.tokenizer.readable(spelled, code)
             unread |= dict.fromkeys(left_out)
-            found = self._plain_pieces(shown, code, split)
+            found = [piece._replace(voice=part.voice) for piece in self._plain_pieces(shown, code, split)]
             if found and part.pause_s is not None:
                 found[-1] = found[-1]._replace(pause_s=part.pause_s)
             elif not found and pieces and part.pause_s is not None:

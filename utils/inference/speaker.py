@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from utils.inference.batch import Spoken, Utterance
 from utils.inference.device import speech_device
 from utils.inference.model_cache import ModelCache
 from utils.inference.sampling import Sampling
-from utils.inference.voice_spec import VoiceSpec, find_voice
+from utils.inference.voice_spec import VoiceSpec, find_voice, named_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
@@ -93,6 +94,7 @@ class Speaker:
             if transcriber:
                 beside = device if where == "cuda" else where
                 self._synthesizer.word_check = WordCheck(transcriber, device=beside).error
+        self._named = partial(named_voice, self._synthesizer, Path(output))
         self._lock = threading.RLock()
         self.language = loaded.language
         """What it speaks when nothing else is said; may be empty."""
@@ -125,7 +127,8 @@ class Speaker:
         """Speak a text of any length.
 
         Args:
-            text: what to say; `[pause 0.5]`, `<break time="500ms"/>` and a small part of SSML are understood.
+            text: what to say; `[pause 0.5]`, `<break time="500ms"/>`, `[voice: anna]` and a small part of SSML are
+                understood.
             voice: a recording's path, several of them, a voice's name, a mixture by weight ("anna:0.7,ben:0.3"), or
                 what `voice` made; the model's own when not given.
             language: code of the text; the model's own when not given.
@@ -186,7 +189,13 @@ class Speaker:
         pieces = self._synthesizer.pieces(text, language, split=split)
         who = voice if isinstance(voice, Voice) else find_voice(self._synthesizer, voice)
         return self._synthesizer.utterances(
-            pieces, voice=who, sampling=Sampling(**sampling), speed=speed, seed=seed, guard=guard
+            pieces,
+            voice=who,
+            named=self._named,
+            sampling=Sampling(**sampling),
+            speed=speed,
+            seed=seed,
+            guard=guard,
         )
 
 

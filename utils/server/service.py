@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from utils.errors import UserError
@@ -292,7 +293,7 @@ class SpeechService:
 
     def _speaking(self, generation: Generation, model: "LoadedModel") -> "Speaking":
         from utils.inference.speaking import Speaking
-        from utils.inference.voice_spec import find_voice
+        from utils.inference.voice_spec import find_voice, named_voice
 
         request, synthesizer = generation.request, model.synthesizer
         language = request.language or model.language or self.config.language
@@ -301,7 +302,7 @@ class SpeechService:
             pieces = synthesizer.pieces(request.text, language, split=request.split)
         except RecursionError:
             raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
-        return Speaking(generation, synthesizer, pieces, voice)
+        return Speaking(generation, synthesizer, pieces, voice, named=partial(named_voice, synthesizer, self.output))
 
     def _sweep(self, engine: "Engine", model: "LoadedModel") -> None:
         """Drop requests without a listener."""
