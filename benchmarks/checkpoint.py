@@ -1,7 +1,7 @@
 """What saving a full-size checkpoint costs, and its share of training at the default interval.
 
 python -m benchmarks.checkpoint: the 441 M parameters of XTTS v2's GPT with random weights and both Adam moments, saved
-as training saves them: beside it, while this thread goes on computing, and with training standing still. About 11 GB of
+as training saves them: beside it, while this thread computes on, and with training standing still. About 11 GB of
 disk are taken for the time of the run. Reading the checkpoint back through its hashes is timed, too.
 """
 

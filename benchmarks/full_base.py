@@ -51,7 +51,7 @@ def make_base(folder: Path, size: str) -> Path:
     _write_vocabulary(folder / "vocab.json")
     torch.manual_seed(0)
     torch.save(find_base("tiny").mel_stats(), folder / "mel_stats.pth")
-    # The DVAE's real width: stock encodes the clips anew in each step, and that is part of what its step costs.
+    # The DVAE's real width: stock encodes the clips again in each step, and that is part of what its step costs.
     write_weights(folder / "dvae.safetensors", make_dvae().state_dict())
     gpt = XttsGpt(gpt_shape(values, XttsTokenizer(folder / "vocab.json")))
     initialize_gpt(gpt)

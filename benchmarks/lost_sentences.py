@@ -78,8 +78,8 @@ def judged(texts: Sequence[Sequence[str]], spoken: Sequence[tuple[str, float]]) 
     """
     pace = statistics.median(seconds / sum(map(len, text)) for text, (_, seconds) in zip(texts, spoken, strict=True))
     verdicts = []
-    for text, (heard, seconds) in zip(texts, spoken, strict=True):
-        found = set(heard.split())
+    for text, (recognized, seconds) in zip(texts, spoken, strict=True):
+        found = set(recognized.split())
         unheard = [one for one in text if len(found & set(one.split())) < FOUND * len(set(one.split()))]
         missing_s = pace * sum(map(len, text)) - seconds
         is_lost = any(missing_s > pace * len(one) / 2 for one in unheard)

@@ -272,7 +272,7 @@ def _make_clips(folder: Path, settings: Settings) -> None:
 
 
 def _make_long(folder: Path, settings: Settings) -> None:
-    """One wav of so many hours, with the subtitles of its sentences."""
+    """One wav of this many hours, with the subtitles of its sentences."""
     folder.mkdir(parents=True)
     parts = read_manifest(assets_folder() / "demo_voice" / "metadata.csv")
     sounds = [soundfile.read(clip.audio, dtype="int16")[0] for clip in parts]

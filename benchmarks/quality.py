@@ -2,7 +2,7 @@
 
 python -m benchmarks.quality trains the bundled voice from the same base with three seeds each, and lets one scorer, our
 evaluation in float32, score the weights of all. A difference counts only beside the spread between seeds. What was
-measured is written after each training, and --add goes on with a record that was cut off.
+measured is written after each training, and --add continues a record that was cut off.
 """
 
 import json

@@ -127,7 +127,7 @@ def measure(name: str, folder: Path, device: str) -> Row:
 
 
 Speak = Callable[[int, list[float]], int]
-"""Speaks so many codes a sentence, adds the times of first sounds, and gives the number of samples."""
+"""Speaks this many codes a sentence, adds the times of first sounds, and gives the number of samples."""
 
 
 def _ours(folder: Path, device: str, what: str, precision: SpeechPrecision, row: Row) -> Speak:

@@ -150,7 +150,7 @@ def _loader(trainer: Any, project: Project, batch_size: int, *, in_order: bool =
         batch_size=batch_size,
         collate_fn=data.collate_fn,
         num_workers=workers,
-        # Starting them anew in each epoch, as stock does, would be timed with its few steps.
+        # Starting them again in each epoch, as stock does, would be timed with its few steps.
         persistent_workers=workers > 0,
     )
 

@@ -1,6 +1,6 @@
 """How well a fine-tuned voice speaks: python -m benchmarks.voices --recordings FOLDER ... (it resumes).
 
-Voices that the starter never heard, each a folder with metadata.csv and its clips, are fine-tuned on their first
+Voices that the starter was not trained on, each a folder with metadata.csv and its clips, are fine-tuned on their first
 minutes with the starter's defaults, three seeds each, and exported. The base, the best checkpoint and the exported
 model then say sentences that nothing was chosen with, and stock coqui-tts's own recipe, trained on the same clips for
 the same seconds, says them through the same decoder. Words are judged by two recognizers and the voice by a second
@@ -68,7 +68,7 @@ class Settings:
     sentences: Path = ROOT / "sentences.txt"
     """Sentences to speak, one a line."""
     num_sentences: int = 100
-    """At most so many of them."""
+    """How many of them at most."""
     recordings: tuple[Path, ...] = ()
     """Folders of one voice each, with metadata.csv; a cell is named after its folder."""
     minutes: tuple[int, ...] = (3, 10)
@@ -189,7 +189,7 @@ def summaries(found: Evaluation) -> dict[str, dict[str, Any]]:
 
 
 def cosine_of_recordings(folder: Path, run: Path, embed: Embed) -> float:
-    """Mean similarity of the evaluation clips, which nobody trained on, to the run's reference recording."""
+    """Mean similarity of the evaluation clips, which no model was trained on, to the run's reference recording."""
     own = embed(load_audio(run / "reference.wav", RATE))
     clips = read_manifest(open_project("voice", folder).eval_csv)
     return statistics.fmean(float(embed(load_audio(clip.audio, RATE)) @ own) for clip in clips)

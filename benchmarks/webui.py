@@ -138,7 +138,7 @@ def make_project(output: Path) -> Project:
 
 
 def measure_poll(app: App, clients: int, seconds: float) -> Latency:
-    """Have so many pages poll for a while."""
+    """Have this many pages poll for a while."""
     before = _cpu_s(app.process)
     first, times, failed = asyncio.run(poll(app.address, clients=clients, seconds=seconds))
     spent = _cpu_s(app.process) - before
@@ -252,7 +252,7 @@ def _start(output: Path, browser: Any) -> dict[str, float]:
     if page:
         session = page.context.new_cdp_session(page)
         session.send("Network.enable")
-        # Data in addresses asks nobody.
+        # Data in addresses needs no request.
         sent: set[str] = set()
         session.on(
             "Network.requestWillBeSent",

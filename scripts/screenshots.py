@@ -21,7 +21,7 @@ SIZES: dict[str, ViewportSize] = {"desk": {"width": 1280, "height": 900}, "phone
 TABS = ("data", "train", "inference", "system")
 NUM_COLORS = 24
 STILL_MS = 1_500
-"""What looks the same after so long is drawn and filled."""
+"""A page that looks the same after this time is drawn and filled."""
 
 
 def main(address: str) -> None:

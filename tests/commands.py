@@ -16,7 +16,7 @@ WORK = {
     "synthesize": ("_synthesize",),
     "speech_server": ("serve",),
     "lengths": ("_lengths",),
-    "fix": ("_fix",),
+    "fix": ("fix_clip",),
     "demo": ("_demo",),
     "voices": ("VoiceLibrary",),
 }

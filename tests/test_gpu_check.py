@@ -1,4 +1,4 @@
-"""The check of the CUDA paths: it ends in time, goes on after failures, and its emulations find what they are for."""
+"""The check of the CUDA paths: it ends in time, continues after failures, and its emulations find what they are for."""
 
 import json
 import subprocess

@@ -90,7 +90,7 @@ def recordings(folder: Path, texts: list[str], *, table: str = "", ending: str =
 
 
 def lay_out(clone: Path, texts: list[str], *, count: int = 6) -> None:
-    """What the documents call the user's own; so many recordings in `recordings`."""
+    """What the documents call the user's own; `recordings` holds this many recordings."""
     recordings(clone / "recordings", texts, count=count)
     for name in ("takes", "clips"):
         recordings(clone / name, texts)
@@ -105,7 +105,7 @@ def lay_out(clone: Path, texts: list[str], *, count: int = 6) -> None:
     cues = "1\n00:00:00,000 --> 00:00:03,500\nOne and two.\n\n2\n00:00:04,000 --> 00:00:08,000\nThree and four.\n"
     (clone / "talks" / "talk.srt").write_text(cues, encoding="utf-8")
     (clone / "book" / "talk.txt").write_text("One and two. Three and four.", encoding="utf-8")
-    write_wav(clone / "lesson.mp4", speech(4.0, seed=9), DATASET_RATE)
+    write_wav(clone / "interview.mp4", speech(4.0, seed=9), DATASET_RATE)
     for number in (1, 2, 3):
         write_wav(clone / f"clip{number}.wav", speech(4.0, seed=number), DATASET_RATE)
     with ZipFile(clone / "clips.zip", "w") as archive:

@@ -72,7 +72,7 @@ class CorpusConfig:
     parts: int = 1
     """Processes that share the work."""
     hours: float = 24.0
-    """Stop after so many hours of speech in the training set."""
+    """Hours of speech in the training set after which to stop."""
 
 
 def plan(voices: list[str], *, seed: int = 11) -> dict[str, list[Clip]]:

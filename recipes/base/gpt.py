@@ -87,7 +87,7 @@ class Examples:
         self._take_up()
 
     def refresh(self) -> None:
-        """Take up shards that were completed since."""
+        """Add shards that were completed since."""
         self.speech.refresh()
         self._take_up()
 

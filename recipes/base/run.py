@@ -32,7 +32,7 @@ class RunConfig(StageConfig):
     voices: Path = Path(VOICES_PACKAGE)
     """The npm package with the teacher's voices."""
     despite_gates: bool = False
-    """Go on after a gate that was not passed."""
+    """Continue after a gate that was not passed."""
 
 
 def train(config: RunConfig) -> None:
@@ -71,7 +71,7 @@ def check_gate(name: str, work: Path) -> None:
         raise UserError(
             what=f"the stage {name} does not pass its gate: {'; '.join(failed)}",
             where=str(path),
-            fix="train it longer, or go on with --despite-gates",
+            fix="train it longer, or continue with --despite-gates",
         )
 
 

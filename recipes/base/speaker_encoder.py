@@ -69,7 +69,7 @@ SCALE = 12.0
 """Factor from cosines to logits."""
 SOUNDS = frozenset({".wav", ".flac", ".mp3"})
 PIECE_S = 5
-"""Recordings are compared in pieces of so many seconds at most."""
+"""Longest piece, in seconds, in which recordings are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)

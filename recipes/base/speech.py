@@ -82,7 +82,7 @@ class Speech:
             )
 
     def refresh(self) -> None:
-        """Take up shards that were completed since."""
+        """Add shards that were completed since."""
         for path in sorted((self.work / "corpus").glob(f"{self.name}_[0-9]*.json"))[: self.limit]:
             if path not in self.shards:
                 self._add(path, self.work / "features" / path.stem)
@@ -162,5 +162,5 @@ def _write_features(flac: Path, rows: list[dict[str, int]], sound: Path, mels: P
 
 
 def _num_frames(num_samples: int) -> int:
-    """DVAE frames of a clip with so many samples at 24 000 Hz."""
+    """DVAE frames of a clip of this many samples at 24 000 Hz."""
     return num_samples * DATASET_RATE // SAMPLE_RATE // HOP + 1

@@ -1,4 +1,4 @@
-"""English sentences for the teacher, each in one split for good: training, choosing, or reporting."""
+"""English sentences for the teacher, each in one split, permanently: training, choosing, or reporting."""
 
 import hashlib
 import random

@@ -1,4 +1,4 @@
-"""Cleaning: what is asked for is done, what is not is left bit for bit, and both are told."""
+"""Cleaning: what is requested is done, all else stays bit-identical, and both are reported."""
 
 import pytest
 import torch

@@ -30,14 +30,14 @@ def noisy(level: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 @needs_package
 def test_noise_falls_and_the_voice_stays_in_its_place():
-    voice, heard = noisy(0.02)
-    cleaned = denoise(heard, DATASET_RATE)
-    assert cleaned.shape == heard.shape and cleaned.dtype == torch.float32
-    assert torch.equal(cleaned, denoise(heard, DATASET_RATE))
-    assert estimate_snr(cleaned, DATASET_RATE) > estimate_snr(heard, DATASET_RATE) + 6
+    voice, given = noisy(0.02)
+    cleaned = denoise(given, DATASET_RATE)
+    assert cleaned.shape == given.shape and cleaned.dtype == torch.float32
+    assert torch.equal(cleaned, denoise(given, DATASET_RATE))
+    assert estimate_snr(cleaned, DATASET_RATE) > estimate_snr(given, DATASET_RATE) + 6
     likeness = np.correlate(cleaned[0].numpy(), voice[0, 200:-200].numpy())
     assert abs(int(likeness.argmax()) - 200) <= 2
-    assert (cleaned - voice).square().mean() < 0.9 * (heard - voice).square().mean()
+    assert (cleaned - voice).square().mean() < 0.9 * (given - voice).square().mean()
 
 
 @needs_package

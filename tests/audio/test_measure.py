@@ -51,8 +51,8 @@ def test_known_noise_is_estimated(snr: int) -> None:
         padded = torch.cat([silence, wav, silence], dim=1)
         level = float(wav.square().mean()) ** 0.5 * 10 ** (-snr / 20)
         noisy = padded + _noise_like(padded, level)
-        heard, _ = model(resample(noisy, RATE, VAD_RATE))
-        assert estimate_snr(noisy, RATE, heard) == pytest.approx(snr, abs=3)
+        speech, _ = model(resample(noisy, RATE, VAD_RATE))
+        assert estimate_snr(noisy, RATE, speech) == pytest.approx(snr, abs=3)
         assert estimate_snr(noisy, RATE) == pytest.approx(snr, abs=4)
 
 
@@ -64,8 +64,8 @@ def test_noise_is_told_from_speech_without_pauses(snr: int | None, worst: float)
         spoken = _loudest(wav, seconds=1.2)
         level = 0.0 if snr is None else float(spoken.square().mean()) ** 0.5 * 10 ** (-snr / 20)
         noisy = spoken + _noise_like(spoken, level)
-        heard, _ = model(resample(noisy, RATE, VAD_RATE))
-        found = estimate_snr(noisy, RATE, heard)
+        speech, _ = model(resample(noisy, RATE, VAD_RATE))
+        found = estimate_snr(noisy, RATE, speech)
         assert found > worst if snr is None else found == pytest.approx(snr, abs=worst)
 
 

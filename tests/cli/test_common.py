@@ -14,7 +14,7 @@ import rich
 
 from tests.documents import known_flags
 from utils.cli import __main__ as commands
-from utils.cli.common import CLOSED_PIPE, EVERYDAY, given_fields, progress_report, run_command, size
+from utils.cli.common import CLOSED_PIPE, EVERYDAY, given_fields, progress_phases, run_command, size
 from utils.config import Config, SynthesizeConfig, TrainConfig
 from utils.errors import UserError
 
@@ -149,16 +149,16 @@ def _fails(error: BaseException) -> Callable[[Settings], object]:
     ("error", "status", "message"),
     [
         (
-            UserError(what="it broke", where="there", fix="mend it"),
+            UserError(what="it broke", where="there", fix="repair it"),
             2,
-            "error: it broke\n  where: there\n  fix:   mend it\n",
+            "error: it broke\n  where: there\n  fix:   repair it\n",
         ),
         (OSError(errno.ENOSPC, "No space left on device", "/x/y"), 2, "error: the disk is full\n  where: /x/y"),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), 2, "error: not permitted: Permission denied"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_what_people_can_mend_is_said_without_a_traceback(
+def test_what_users_can_fix_is_reported_without_a_traceback(
     capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -195,17 +195,19 @@ def test_logging_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_without_a_terminal_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def work(_: Settings) -> None:
-        with progress_report("reporting") as report:
-            report(1, 3)
-            report(3, 3)
+        with progress_phases() as report:
+            report("reporting", 1, 3)
+            report("reporting", 3, 3)
+            report("writing", 1, 1)
 
     _run(function=work)
     lines = capsys.readouterr().err.splitlines()
-    assert [line.rsplit(" in ", 1)[0] for line in lines] == ["reporting: 3"]
+    assert [line.rsplit(" in ", 1)[0] for line in lines] == ["reporting: 3", "writing: 1"]
 
 
 def test_work_that_fails_is_not_reported_as_done(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ZeroDivisionError), progress_report("counting"):
+    with pytest.raises(ZeroDivisionError), progress_phases() as report:
+        report("counting", 1, 3)
         raise ZeroDivisionError
     assert "counting" not in capsys.readouterr().err
 
@@ -213,8 +215,8 @@ def test_work_that_fails_is_not_reported_as_done(capsys: pytest.CaptureFixture[s
 def test_on_a_terminal_there_is_a_bar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def work(_: Settings) -> None:
         monkeypatch.setattr(rich.get_console(), "_force_terminal", True)
-        with progress_report("counting") as report:
-            report(5, 5)
+        with progress_phases() as report:
+            report("counting", 5, 5)
 
     _run(function=work)
     assert "counting" in (text := capsys.readouterr().err)

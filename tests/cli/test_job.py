@@ -101,7 +101,7 @@ def _fail(error: BaseException) -> Work:
 @pytest.mark.parametrize(
     ("error", "raised", "kind", "message"),
     [
-        (UserError(what="it broke", fix="mend it"), SystemExit, "failed", "it broke\n  fix:   mend it"),
+        (UserError(what="it broke", fix="repair it"), SystemExit, "failed", "it broke\n  fix:   repair it"),
         (ZeroDivisionError("by zero"), ZeroDivisionError, "failed", "ZeroDivisionError: by zero"),
         (KeyboardInterrupt(), SystemExit, "stopped", None),
     ],

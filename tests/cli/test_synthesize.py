@@ -48,6 +48,13 @@ def test_words_of_the_projects_table_are_said_otherwise(tmp_path: Path, capfd: p
     assert capfd.readouterr().err.count("pronounced: Dr: Doctor") == 1
 
 
+def test_voice_that_is_missing_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as status:
+        synthesize.main([*TINY[:2], "--text", "No. [voice: eve] No.", *TINY[4:], str(tmp_path / "none.wav")])
+    assert status.value.code == 2 and "there is no voice 'eve'" in capfd.readouterr().err
+    assert not (tmp_path / "none.wav").exists()
+
+
 @pytest.fixture
 def old_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU whose driver is too old for the installed PyTorch."""

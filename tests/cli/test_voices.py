@@ -41,6 +41,6 @@ def test_a_voice_of_the_library_speaks_by_its_name(tmp_path: Path) -> None:
     assert np.array_equal(by_name, spoken("file", "--reference", str(tmp_path / ".voices" / "anna.voice")))
     assert not np.array_equal(own, by_name)
     with pytest.raises(SystemExit, match="2"):
-        spoken("none", "--voice", "nobody")
+        spoken("none", "--voice", "nothing")
     with pytest.raises(SystemExit, match="2"):
         spoken("both", "--voice", "anna", "--reference", str(REFERENCE))

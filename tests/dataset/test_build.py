@@ -177,21 +177,6 @@ def test_names_that_are_not_utf8_and_endless_links_cost_only_their_clips(tmp_pat
     assert "caf\\xe9.flac" in report.table()
 
 
-def test_an_input_that_is_a_link_to_itself_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "in").symlink_to(tmp_path / "in")
-    with pytest.raises(UserError, match="the input does not exist"):
-        prepare(config(tmp_path / "in", tmp_path / "out"))
-
-
-def test_the_same_input_gives_the_same_files(tmp_path: Path) -> None:
-    source = make_source(tmp_path / "in", 5)
-    for name in ("one", "two"):
-        prepare(config(source, tmp_path / name))
-    for file in ("metadata_train.csv", "metadata_eval.csv"):
-        one, two = (tmp_path / name / "voice" / "dataset" / file for name in ("one", "two"))
-        assert one.read_bytes() == two.read_bytes()
-
-
 def test_progress_counts_every_clip(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     prepare(config(make_source(tmp_path / "in", 3), tmp_path), progress=lambda _, *done: seen.append(done))

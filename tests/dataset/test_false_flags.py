@@ -58,7 +58,7 @@ def test_clean_clips_are_not_flagged_and_another_voice_among_them_is(tmp_path: P
     source = _spoken(tmp_path / "in", speaker, 40)
     intruder = next((_spoken(tmp_path / "other", other, 1) / "wavs").iterdir())
     shutil.copy(intruder, source / "wavs" / "intruder.wav")
-    add_row(source, "wavs/intruder.wav", "Somebody else says something else.|".rstrip("|"))
+    add_row(source, "wavs/intruder.wav", "Another speaker says something else.|".rstrip("|"))
     text = (source / "metadata.csv").read_text(encoding="utf-8").replace("|demo\n", f"|{speaker.name}\n")
     (source / "metadata.csv").write_text(text, encoding="utf-8")
     found = _flags(_prepared(source, tmp_path / "out"))

@@ -1,4 +1,4 @@
-"""Killed at any moment, a preparation goes on where it was, and ends with what an undisturbed one gives."""
+"""Killed at any moment, a preparation resumes where it was, and ends with what an undisturbed one gives."""
 
 import random
 import signal
@@ -137,7 +137,7 @@ def _works(process: psutil.Process) -> bool:
 
 
 def _moments(rng: random.Random) -> Iterator[tuple[str, Callable[[Project], bool]]]:
-    """When to kill: after so many clips, at any time, and while the change is written and moved in."""
+    """When to kill: after N clips, at any time, and while the change is written and moved in."""
     for count in (0, 1, 8, 9, 17, 33):
         yield f"{count} clips", lambda project, count=count: _noted(project) >= count
     for name in (".new/metadata_train.csv", ".new/report.json", ".new/complete", "lang.txt"):

@@ -1,4 +1,4 @@
-"""A recording that nobody decoded has a length all the same, and one that is damaged says so at its clip."""
+"""A recording that was not decoded has a length, and the clip of a damaged one says so."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     for name in ("spoken", "long", "damaged"):
         (folder / f"{name}.txt").write_text(f"These are the words of {name}.", encoding="utf-8")
     output = tmp_path_factory.mktemp("output")
-    return prepare(PrepareConfig(project="told", output=output, input=folder, language="en", base="tiny"))
+    return prepare(PrepareConfig(project="lengths", output=output, input=folder, language="en", base="tiny"))
 
 
 def clip_of(report: Report, name: str):

@@ -1,4 +1,4 @@
-"""report.html stands alone, shows every clip with its reason, and takes nobody's text for markup."""
+"""report.html stands alone, shows every clip with its reason, and takes no text for markup."""
 
 import re
 from pathlib import Path

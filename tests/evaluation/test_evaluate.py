@@ -79,15 +79,12 @@ def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeyp
     assert all((folder / picture).read_bytes()[:4] == b"\x89PNG" for picture in ("summary.png", "sentences.png"))
 
 
-def test_the_demo_keeps_a_sentence_from_before_and_after_training(trained: Project, monkeypatch) -> None:
+def test_the_demo_compares_the_base_with_the_trained_voice(trained: Project, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     config = demo.DemoConfig(project=trained.name, output=trained.output, base="tiny")
     export_model(ExportConfig(project=trained.name, output=trained.output))
-    found = demo.compare_voices(config, voice=trained.folder)
+    found = demo.measure_voices(config, lambda *_: None)
     assert [model.name for model in found.models] == ["base", "ready"]
-    before, after = demo.keep_pair(found, trained.folder)
-    assert before.read_bytes() == (found.folder / "base" / "000.wav").read_bytes()
-    assert after.read_bytes() == (found.folder / "ready" / "000.wav").read_bytes()
 
 
 def test_a_text_file_needs_the_synthesiser(trained: Project, tmp_path: Path, monkeypatch) -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,16 @@ import torch
 from tests.decoding import greedy
 from tests.inference.stock import load_stock, stock_greedy
 from tests.sounds import make_project
+from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.config import ExportConfig, TrainConfig
+from utils.dataset.storage.manifest import read_manifest, write_manifest
 from utils.errors import UserError
 from utils.inference import export as export_module
 from utils.inference.engine import Synthesizer
 from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads_in
+from utils.inference.speaker import Speaker
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.training.train import fine_tune
@@ -70,6 +74,19 @@ def test_stocks_speaker_list_holds_the_trained_voice(trained: Project) -> None:
     entry = stock.speaker_manager.speakers[trained.name]
     own = Synthesizer(Base(ready)).default_voice()
     assert torch.allclose(entry["gpt_cond_latent"], own.latents) and entry["speaker_embedding"].shape == (1, 512, 1)
+
+
+def test_each_speaker_of_a_dataset_becomes_a_voice(project: Project) -> None:
+    clips = read_manifest(project.train_csv)
+    names = ["anna", "ben", "anna", "ben", "eve", "eve"]
+    named = [replace(clip, speaker=name) for clip, name in zip(clips, names, strict=True)]
+    write_manifest(project.train_csv, named)
+    for clip in named[4:]:
+        write_wav(clip.audio, torch.zeros(1, 22_050), 22_050)
+    speaker = Speaker(export_model(config_of(project)), device="cpu", precision="fp32")
+    assert speaker.voices == sorted(["Tiny One", "Tiny Two", "anna", "ben", project.name]), "eve's clips are silent"
+    longest = max((clip for clip in named if clip.speaker == "ben"), key=lambda clip: clip.audio.stat().st_size)
+    assert torch.allclose(speaker.voice("ben").latents, speaker.voice(longest.audio).latents, atol=1e-5)
 
 
 def test_the_export_holds_the_trained_weights_and_says_where_they_come_from(trained: Project) -> None:

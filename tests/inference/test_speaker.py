@@ -12,6 +12,7 @@ from utils.errors import UserError
 from utils.inference.speaker import Speaker
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice, mixed
+from utils.speech.voice_library import VoiceLibrary
 
 TEXT = "One. [pause 0.5] And then there were two of them."
 
@@ -86,6 +87,21 @@ def test_words_of_the_projects_table_are_said_otherwise(tmp_path: Path) -> None:
     first, second = speaker.speak_batch(["No, Dr.", "No, Doctor."], language="en", speed=4.0)
     assert np.array_equal(first.wav, second.wav)
     assert (first.sentences[0].said, second.sentences[0].said) == (("Dr: Doctor",), ())
+
+
+def test_a_text_is_spoken_by_several_voices(tmp_path: Path) -> None:
+    anna, ben = sorted(Path("assets/demo_voice/wavs").glob("*.flac"))[:2]
+    VoiceLibrary(tmp_path).make("ben", [ben])
+    speaker = Speaker("starter", output=tmp_path, device="cpu", precision="fp32")
+    text = "One. [voice: ben] Two. [voice: default] Three."
+    parts = speaker.speak(text, voice=str(anna)).sentences
+    ssml = '<speak>One. <voice name="ben">Two.</voice> Three.</speak>'
+    assert np.array_equal(speaker.speak(ssml, voice=str(anna)).wav, torch.cat([part.wav for part in parts], 1)[0])
+    by_anna, by_ben = (speaker.speak("One. Two. Three.", voice=str(one)).sentences for one in (anna, ben))
+    alike = [[torch.equal(part.wav, one[number].wav) for one in (by_anna, by_ben)] for number, part in enumerate(parts)]
+    assert alike == [[True, False], [False, True], [True, False]]
+    with pytest.raises(UserError, match=r"(?s)no voice 'eve'.*one of: default, ben"):
+        speaker.speak("One. [voice: ben] Two. [voice: eve] Three.")
 
 
 def test_a_stream_that_is_left_leaves_nothing_behind(speaker: Speaker) -> None:

@@ -34,6 +34,7 @@ from utils.speech.desk import GenerationQueue, request_of
 from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model, speaking_models
 from utils.speech.takes import Line, Take, read_take
+from utils.speech.voice_library import VoiceLibrary
 from utils.speech.worker_client import SpeechWorker
 from utils.training.train import fine_tune
 
@@ -124,6 +125,22 @@ def test_a_take_shows_the_words_that_were_said_otherwise(desk: GenerationQueue, 
     finally:
         table.unlink()
     assert "pronounced" not in say(desk, project, "No, Dr.").message
+
+
+def test_a_take_is_spoken_by_several_voices(desk: GenerationQueue, project: Project) -> None:
+    library = VoiceLibrary(project.output)
+    library.make("ben", [next((project.dataset / "wavs").iterdir())])
+    try:
+        take = say(desk, project, "No. [voice: ben] No. [voice: default] No.")
+        first, by_ben, last = (samples(take.folder / sentence.file) for sentence in take.sentences)
+        plain, _, again = (samples(take.folder / one.file) for one in say(desk, project, "No. No. No.").sentences)
+        assert np.array_equal(first, plain) and np.array_equal(last, again)
+        assert len(by_ben) and not any(np.array_equal(by_ben, one) for one in (first, last))
+    finally:
+        library.remove("ben")
+    failed = say(desk, project, "No.", "No. [voice: ben] No.")
+    assert failed.state == "failed" and "there is no voice 'ben'" in failed.message
+    assert not failed.sentences, "it is said before the first line is spoken"
 
 
 def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: Path, monkeypatch) -> None:

@@ -61,7 +61,7 @@ class World:
 
     @property
     def empty(self) -> Project:
-        return Project(name="nobody", output=self.project.output)
+        return Project(name="nothing", output=self.project.output)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def checks(world: World, code: str = "en") -> Checks:
 
 
 def spoken(world: World) -> object:
-    return synthesize.synthesize(SynthesizeConfig(project="nobody", output=world.project.output, text="No."))
+    return synthesize.synthesize(SynthesizeConfig(project="nothing", output=world.project.output, text="No."))
 
 
 def next_of(world: World, project: Project) -> str:
@@ -169,8 +169,8 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
         str(world.project.dataset),
     ),
     "utils/cli/export.py _next": lambda world, _: export._next(world.project),
-    "utils/cli/voices.py do": lambda world, capsys: of_main(voices, world, capsys, "list"),
-    "utils/cli/voices.py _next": lambda world, _: voices._next(voices.Remove(name="anna", output=world.project.output)),
+    "utils/cli/voices.py list_voices": lambda world, capsys: of_main(voices, world, capsys, "list"),
+    "utils/cli/voices.py _next": lambda world, _: voices._next("anna", world.project.output),
     "utils/cli/base.py _next": lambda world, _: base._next("tiny"),
     "webui/handlers/settings_file.py show_command": lambda world, _: of_the_form(world),
 }

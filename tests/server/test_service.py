@@ -31,6 +31,7 @@ from utils.speech.generation import (
     UnavailableError,
     UnknownVoiceError,
 )
+from utils.speech.voice_library import VoiceLibrary
 
 WAIT_S = 120.0
 LONG = " ".join([TEXT] * 40)
@@ -103,6 +104,16 @@ def test_words_of_a_projects_table_are_said_otherwise_by_its_models(make, tmp_pa
     plain, wanted = speech("No, Dr."), speech("No, Doctor.")
     (tmp_path / "anna" / "pronunciations.csv").write_text("word,say,language\nDr,Doctor,\n", encoding="utf-8")
     assert np.array_equal(speech("No, Dr."), wanted) and not np.array_equal(plain, wanted)
+
+
+def test_a_text_is_spoken_by_several_voices(make, tmp_path: Path):
+    service = make()
+    VoiceLibrary(tmp_path).make("ben", [next(Path("assets/demo_voice/wavs").iterdir())])
+    text = '<speak>No. <voice name="ben">No.</voice></speak>'
+    plain, spoken = (heard(ask(service, one, model="tiny", speed=4.0, split="sentences")) for one in ("No. No.", text))
+    assert same(spoken[:2_000], plain) and not np.array_equal(spoken, plain)
+    with pytest.raises(UnknownVoiceError, match="'eve'"):
+        heard(ask(service, text.replace("ben", "eve"), model="tiny"))
 
 
 def test_a_request_too_many_is_refused_and_told_when_to_come_back(make):

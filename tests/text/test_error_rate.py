@@ -6,7 +6,7 @@ from utils.text.error_rate import character_error_rate, letters
 
 
 @pytest.mark.parametrize(
-    ("transcript", "heard", "expected"),
+    ("transcript", "recognized", "expected"),
     [
         ("Good morning, everyone!", "good morning everyone", 0.0),
         ("Straße", "STRASSE", 0.0),
@@ -18,8 +18,8 @@ from utils.text.error_rate import character_error_rate, letters
         ("你好。", "你好", 0.0),
     ],
 )
-def test_the_rate_is_the_share_of_letters_that_differ(transcript: str, heard: str, expected: float) -> None:
-    assert character_error_rate(transcript, heard) == pytest.approx(expected)
+def test_the_rate_is_the_share_of_letters_that_differ(transcript: str, recognized: str, expected: float) -> None:
+    assert character_error_rate(transcript, recognized) == pytest.approx(expected)
 
 
 def test_spaces_count_where_they_are_asked_for() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from utils.errors import UserError
-from utils.text.marks import Part, read_marks
+from utils.text.marks import Part, read_marks, voices_in
 from utils.text.split import PAUSE_S, SENTENCE_PAUSE_S, pause_after
 
 
@@ -32,6 +32,23 @@ def test_ssml() -> None:
         (["vier"], "de", None),
         (["five"], "en", 2.0),
     ]
+
+
+def test_voices() -> None:
+    parts = [(part.text.strip(), part.voice, part.pause_s) for part in read_marks(
+        "One. [voice: Maria Luz] Two. [pause 0.5][Voice:ben]Three.[voice: default] Four."
+    )]  # fmt: skip
+    assert parts == [("One.", "", None), ("Two.", "Maria Luz", 0.5), ("Three.", "ben", None), ("Four.", "", None)]
+    text = """<speak>One. <voice name="Maria Luz">Two. <s>Three.</s><voice name="default">Four.</voice> Five.</voice>
+      Six.</speak>"""
+    assert [(" ".join(part.text.split()), part.voice) for part in read_marks(text)] == [
+        ("One.", ""),
+        ("Two. Three.", "Maria Luz"),
+        ("Four.", ""),
+        ("Five.", "Maria Luz"),
+        ("Six.", ""),
+    ]
+    assert voices_in(text) == {"Maria Luz"} and voices_in("<speak>[") == voices_in("No [voice] mark.") == set()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Text rules: stock's own public cases, our tables, what has no rule is told, and rules that keep their promises."""
+"""Text rules: stock's own public cases, our tables, what has no rule is reported, and rules keep their promises."""
 
 import ast
 import importlib.util

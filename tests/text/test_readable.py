@@ -83,13 +83,6 @@ def test_any_text_can_be_spoken_or_has_nothing_to_speak(tokenizer: Tokenizer, te
         assert unread
 
 
-@pytest.mark.slow
-@given(st.text(max_size=60))
-@settings(max_examples=5_000, deadline=None)
-def test_many_texts_can_be_spoken_or_have_nothing_to_speak(tokenizer: Tokenizer, text: str) -> None:
-    test_any_text_can_be_spoken_or_has_nothing_to_speak.hypothesis.inner_test(tokenizer, text)
-
-
 @pytest.mark.parametrize("code", LANGUAGES)
 @pytest.mark.parametrize("mark", [".", "!", "?", ",", ". b"])
 def test_a_number_before_any_mark_is_read_in_every_language(code: str, mark: str) -> None:

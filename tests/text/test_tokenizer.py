@@ -1,4 +1,4 @@
-"""Tokens are stock's; what the model cannot read is told, never dropped."""
+"""Tokens are stock's; what the model cannot read is reported, never dropped."""
 
 import importlib.util
 import json

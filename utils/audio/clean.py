@@ -171,9 +171,9 @@ def _gated(powers: NDArray[np.float64]) -> float:
 @lru_cache(maxsize=8)
 def _weighting(sample_rate: int) -> NDArray[np.float64]:
     """The K-weighting's two filters as second-order sections, [2, 6]."""
-    shelf = IIRfilter(4.0, 1 / math.sqrt(2), 1_500.0, sample_rate, "high_shelf")
+    high_shelf = IIRfilter(4.0, 1 / math.sqrt(2), 1_500.0, sample_rate, "high_shelf")
     high_pass = IIRfilter(0.0, 0.5, 38.0, sample_rate, "high_pass")
-    return np.array([np.concatenate([section.b, section.a]) for section in (shelf, high_pass)])
+    return np.array([np.concatenate([section.b, section.a]) for section in (high_shelf, high_pass)])
 
 
 _ORDER = 2

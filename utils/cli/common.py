@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import MISSING, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -30,45 +30,13 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 + SIGINT."""
 CLOSED_PIPE = 141
 """Exit status where the reader of the output has ended, as with `| head`: 128 + SIGPIPE."""
-EVERYDAY = frozenset(
-    [
-        "--project",
-        "--output",
-        "--config",
-        "--base",
-        "--language",
-        "--input",
-        "--also",
-        "--transcriber",
-        "--check-transcripts",
-        "--num-epochs",
-        "--batch-size",
-        "--grad-accumulation",
-        "--learning-rate",
-        "--mixed-precision",
-        "--gradient-checkpointing",
-        "--lora-rank",
-        "--device",
-        "--resume",
-        "--preflight",
-        "--auto",
-        "--accept-license",
-        "--text",
-        "--out",
-        "--model",
-        "--voice",
-        "--reference",
-        "--seed",
-        "--speed",
-        "--checkpoint",
-        "--sentences",
-        "--num-sentences",
-        "--extend",
-        "--corpus",
-        "--csv",
-        "--help",
-    ]
+_EVERYDAY = (
+    "project output config base language input also transcriber check-transcripts num-epochs batch-size "
+    "grad-accumulation learning-rate mixed-precision gradient-checkpointing lora-rank device resume preflight auto "
+    "accept-license text out model voice reference seed speed checkpoint sentences num-sentences extend corpus csv "
+    "help"
 )
+EVERYDAY = frozenset(f"--{name}" for name in _EVERYDAY.split())
 """Flags that --help shows before all others, behind the required ones."""
 
 log = logging.getLogger(__name__)
@@ -249,50 +217,46 @@ def set_up_logging() -> None:
 
 @contextmanager
 def progress_phases() -> Iterator[Callable[[str, int, int | None], None]]:
-    """One progress bar after another, for work of several phases.
+    """A progress bar for each phase of some work; without a terminal, one line when a phase is done.
 
     Yields:
         report(description, done, total); another description ends the bar before it.
     """
-    with ExitStack() as stack:
-        current: dict[str, Callable[[int, int | None], None]] = {}
-
-        def report(description: str, done: int, total: int | None) -> None:
-            if description not in current:
-                stack.close()
-                current.clear()
-                current[description] = stack.enter_context(progress_report(description))
-            current[description](done, total)
-
-        yield report
-
-
-@contextmanager
-def progress_report(description: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar; without a terminal, one line when the work is done.
-
-    Yields:
-        report(done, total).
-    """
     console = rich.get_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # What is printed meanwhile goes above the bar on the terminal, but stays in a file or pipe that it was meant for.
-    bar = Progress(
-        *columns,
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        redirect_stdout=sys.stdout.isatty(),
-    )
-    task = bar.add_task(description, total=None)
-    done, begin = 0, time.monotonic()
+    bar: Progress | None = None
+    phase, done, begin = "", 0, 0.0
 
-    def report(finished: int, total: int | None) -> None:
-        nonlocal done
+    def end() -> None:
+        if bar is not None:
+            bar.stop()
+            if not console.is_terminal:
+                print(f"{phase}: {done} in {time.monotonic() - begin:.1f} s", file=sys.stderr)
+
+    def report(description: str, finished: int, total: int | None) -> None:
+        nonlocal bar, phase, done, begin
+        if bar is None or description != phase:
+            end()
+            phase, begin = description, time.monotonic()
+            # What is printed meanwhile goes above the bar on the terminal, but stays in a file or pipe that it was
+            # meant for.
+            to_terminal = sys.stdout.isatty()
+            bar = Progress(
+                *columns,
+                TimeRemainingColumn(),
+                console=console,
+                disable=not console.is_terminal,
+                redirect_stdout=to_terminal,
+            )
+            bar.add_task(description, total=None)
+            bar.start()
         done = finished
-        bar.update(task, completed=finished, total=total)
+        bar.update(bar.task_ids[0], completed=finished, total=total)
 
-    with bar:
+    try:
         yield report
-    if not console.is_terminal:
-        print(f"{description}: {done} in {time.monotonic() - begin:.1f} s", file=sys.stderr)
+    except BaseException:
+        if bar is not None:
+            bar.stop()
+        raise
+    end()

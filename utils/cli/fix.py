@@ -9,97 +9,53 @@ from pathlib import Path
 
 import tyro
 
-from utils.cli.common import error_exits, program
-from utils.dataset.edits.edit import FixConfig
+from utils.cli.common import error_exits, parse
+from utils.dataset.edits.edit import FixConfig, FixKind
+from utils.settings import Config
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Clip:
+class FixCommand(Config):
+    """Fix one clip of a dataset."""
+
+    fix: tyro.conf.Positional[FixKind]
+    """Exclude it until it is restored, accept it whatever its flags, restore it as it was, write another text, trim
+    it to a part, recut its edges within the recording, split it in two, or merge it with the clip that follows."""
     project: str
     """Name of the voice."""
     clip: str
     """Id of the clip, from report.html, or the name of its wav."""
     output: Path = Path("output")
     """The folder that holds all projects."""
+    text: str = ""
+    """What is said in the clip, for text."""
+    speaker: str | None = None
+    """Who says it, for text; as before when not given."""
+    start: float | None = None
+    """Where the clip shall begin: in seconds of the clip for trim, of the recording for recut."""
+    end: float | None = None
+    """Where it shall end, in the same seconds."""
+    at: float | None = None
+    """Where to split it, in seconds of the clip."""
+    texts: tuple[str, str] = ("", "")
+    """What is said before and after the place where it is split."""
 
-    def config(self) -> FixConfig:
+    @property
+    def settings(self) -> FixConfig:
         """The fix as the engine knows it."""
         values = {f"{name}_s" if name in ("start", "end", "at") else name: value for name, value in vars(self).items()}
-        halves = zip(("text_before", "text_after"), values.pop("texts", ()), strict=False)
-        return FixConfig(fix=type(self).__name__.lower(), **values, **dict(halves))  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exclude(_Clip):
-    """Leave a clip out until it is restored."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Accept(_Clip):
-    """Use a clip whatever its flags."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Restore(_Clip):
-    """Take back exclusion, acceptance, trimming, moved edges, splitting or merging."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text(_Clip):
-    """Write another transcript."""
-
-    text: str
-    """What is said in the clip."""
-    speaker: str | None = None
-    """Who says it; as before when not given."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trim(_Clip):
-    """Keep a part of a clip."""
-
-    start: float
-    """Where the part begins, in seconds of the clip."""
-    end: float
-    """Where it ends, in seconds of the clip."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recut(_Clip):
-    """Move the edges of a clip within its recording, outwards too."""
-
-    start: float
-    """Where the clip begins, in seconds of the recording."""
-    end: float
-    """Where it ends, in seconds of the recording."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Split(_Clip):
-    """Make two clips of one."""
-
-    at: float
-    """Where to cut, in seconds of the clip."""
-    texts: tuple[str, str]
-    """What is said before and after the cut."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Merge(_Clip):
-    """Join a clip with the one that follows it."""
-
-
-Fix = Exclude | Accept | Restore | Text | Trim | Recut | Split | Merge
+        before, after = values.pop("texts")
+        return FixConfig(**values, text_before=before, text_after=after)
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command; exits with 2 after a fault that the user can fix."""
     with error_exits():
-        fix = tyro.cli(Fix, prog=program(), description=__doc__, args=args)  # type: ignore[call-overload]
-        _fix(fix.config().validate(where="fix"))
+        fix_clip(parse(FixCommand, __doc__, args).settings.validate(where="fix"))
 
 
-def _fix(config: FixConfig) -> None:
+def fix_clip(config: FixConfig) -> None:
+    """Fix a clip and print what became of all."""
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.dataset.edits.fixes import apply
 

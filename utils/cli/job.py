@@ -18,6 +18,11 @@ from utils import jobs
 from utils.bases.catalog import DownloadConfig
 from utils.callbacks import ProgressFn
 from utils.cli.common import error_exits
+from utils.cli.demo import try_voice
+from utils.cli.evaluate import evaluate_and_print
+from utils.cli.fix import fix_clip
+from utils.cli.language import look
+from utils.cli.synthesize import synthesize
 from utils.config import DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.edits.edit import FixConfig
 from utils.dataset.settings import PrepareConfig
@@ -155,13 +160,15 @@ def _export(config: ExportConfig, report: ProgressFn) -> None:
     print(export_model(config, progress=report))
 
 
-def _synthesize(config: SynthesizeConfig, report: ProgressFn) -> None:
-    from utils.cli.synthesize import synthesize
+def _one(what: str, work: Callable[[Any], object]) -> Callable[[Any, ProgressFn], None]:
+    """Work of a single step."""
 
-    report("speaking", 0, 1)
-    synthesize(config)
-    report("speaking", 1, 1)
-    print(config.out)
+    def done(config: Any, report: ProgressFn) -> None:
+        report(what, 0, 1)
+        work(config)
+        report(what, 1, 1)
+
+    return done
 
 
 def _download(config: DownloadConfig, report: ProgressFn) -> None:
@@ -184,45 +191,17 @@ def _preflight(config: TrainConfig, report: ProgressFn) -> None:
     measure_switches(config, report)
 
 
-def _demo(config: DemoConfig, report: ProgressFn) -> None:
-    from utils.cli.demo import try_voice
-
-    try_voice(config, report)
-
-
-def _fix(config: FixConfig, report: ProgressFn) -> None:
-    from utils.dataset.edits.fixes import apply
-
-    report("updating the clip", 0, 1)
-    print(apply(config).table())
-    report("updating the clip", 1, 1)
-
-
-def _language(config: LanguageConfig, report: ProgressFn) -> None:
-    from utils.cli.language import look
-
-    report("reading the texts", 0, 1)
-    look(config)
-    report("reading the texts", 1, 1)
-
-
-def _evaluate(config: EvaluateConfig, report: ProgressFn) -> None:
-    from utils.cli.evaluate import evaluate_and_print
-
-    evaluate_and_print(config, report)
-
-
-COMMANDS: dict[str, tuple[type[Config], Callable[[Any, ProgressFn], None]]] = {
+COMMANDS: dict[str, tuple[type[Config], Callable[[Any, ProgressFn], object]]] = {
     "download": (DownloadConfig, _download),
     "preflight": (TrainConfig, _preflight),
     "prepare": (PrepareConfig, _prepare),
     "train": (TrainConfig, _train),
     "export": (ExportConfig, _export),
-    "demo": (DemoConfig, _demo),
-    "fix": (FixConfig, _fix),
-    "language": (LanguageConfig, _language),
-    "evaluate": (EvaluateConfig, _evaluate),
-    "synthesize": (SynthesizeConfig, _synthesize),
+    "demo": (DemoConfig, try_voice),
+    "fix": (FixConfig, _one("updating the clip", fix_clip)),
+    "language": (LanguageConfig, _one("reading the texts", look)),
+    "evaluate": (EvaluateConfig, evaluate_and_print),
+    "synthesize": (SynthesizeConfig, _one("speaking", synthesize)),
 }
 """The settings of each kind of job, and what does it."""
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from utils.cli.common import progress_report, run_command
+from utils.cli.common import progress_phases, run_command
 from utils.config import SynthesizeConfig
 from utils.errors import UserError
 from utils.options import SpeechSettings
@@ -20,9 +20,10 @@ def main(args: Sequence[str] | None = None) -> None:
 def _synthesize(config: SynthesizeConfig) -> None:
     if config.seed is None:
         config = replace(config, seed=secrets.randbelow(2**31))
-    with progress_report("speaking") as report:
+    with progress_phases() as report:
+        report("speaking", 0, None)
         seconds, took = synthesize(config)
-        report(1, 1)
+        report("speaking", 1, 1)
     print(f"{config.out}: {seconds:.2f} s of speech in {took:.2f} s, seed {config.seed}")
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from utils.callbacks import ProgressFn
 from utils.cli.common import error_exits, given_fields, progress_phases, run_command
 from utils.cli.measure_switches import CHOSEN, heeding_sigterm, measure_switches
 from utils.config import TrainConfig
@@ -102,7 +103,9 @@ def train_and_print(config: TrainConfig) -> None:
     """
     from utils.jobs.stopping import exit_status
 
-    result, project = train_with_bars(config), open_project(config.project, config.output)
+    with progress_phases() as report:
+        result = train_and_log(config, report)
+    project = open_project(config.project, config.output)
     print(f"run       {result.folder}")
     for name, source in result.sources.items():
         print(f"          {name} {getattr(result.settings, name)} (chosen by {source})")
@@ -124,8 +127,8 @@ def train_and_print(config: TrainConfig) -> None:
     print(f"next      {command('export', project=project)}")
 
 
-def train_with_bars(config: TrainConfig) -> "TrainResult":
-    """Train with one progress bar for the codes and one for the steps."""
+def train_and_log(config: TrainConfig, report: ProgressFn) -> "TrainResult":
+    """Train, and log which switches really worked and how the samples score."""
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.callbacks import Progresses
     from utils.runs.narration import speech_line
@@ -137,10 +140,9 @@ def train_with_bars(config: TrainConfig) -> "TrainResult":
         if kind == "speech_scores":
             log.info(speech_line(event))
 
-    with progress_phases() as report:
-        steps = partial(report, "training steps")
-        progress = Progresses(data=report, steps=lambda done, total, loss: steps(done, total), events=show)
-        return fine_tune(config, progress=progress)
+    steps = partial(report, "training steps")
+    progress = Progresses(data=report, steps=lambda done, total, loss: steps(done, total), events=show)
+    return fine_tune(config, progress=progress)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Its voices are known by name to the page, `utils.cli.synthesize --voice` and the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
@@ -13,84 +12,80 @@ from utils.cli.common import error_exits, program
 from utils.project.advice import command
 from utils.speech.voice_library import VoiceLibrary
 
-
-@dataclass(frozen=True, kw_only=True)
-class List:
-    """Show all voices by name."""
-
-    output: Path = Path("output")
-    """The folder that holds all projects."""
-
-    def do(self, library: VoiceLibrary) -> str:
-        make = command("voices", "make", name="anna", recordings="anna.wav", output=self.output)
-        return "\n".join(voice.name for voice in library.all()) or f"no voices yet; next: {make}"
+OUTPUT = Path("output")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Named:
-    name: str
-    """Name of the voice."""
-    output: Path = Path("output")
-    """The folder that holds all projects."""
+def list_voices(output: Path = OUTPUT) -> None:
+    """Show all voices by name.
+
+    Args:
+        output: the folder that holds all projects.
+    """
+    make = command("voices", "make", name="anna", recordings="anna.wav", output=output)
+    print("\n".join(voice.name for voice in VoiceLibrary(output).all()) or f"no voices yet; next: {make}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Make(_Named):
-    """Make a voice of one recording, or of several of the same person."""
+def make(name: str, recordings: tuple[Path, ...], output: Path = OUTPUT) -> None:
+    """Make a voice of one recording, or of several of the same person.
 
-    recordings: tuple[Path, ...]
-    """Up to 8; of each, the first 60 s are kept."""
-
-    def do(self, library: VoiceLibrary) -> str:
-        return f"voice {library.make(self.name, self.recordings).name} made; {_next(self)}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mix(_Named):
-    """Make a voice between others of the library."""
-
-    voices: str
-    """Names and weights: anna:0.7,ben:0.3."""
-
-    def do(self, library: VoiceLibrary) -> str:
-        return f"voice {library.mix(self.name, self.voices).name} made; {_next(self)}"
+    Args:
+        name: name of the voice.
+        recordings: up to 8; of each, the first 60 s are kept.
+        output: the folder that holds all projects.
+    """
+    print(f"voice {VoiceLibrary(output).make(name, recordings).name} made; {_next(name, output)}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rename(_Named):
-    """Call a voice otherwise."""
+def mix(name: str, voices: str, output: Path = OUTPUT) -> None:
+    """Make a voice between others of the library.
 
-    to: str
-    """Its new name."""
-
-    def do(self, library: VoiceLibrary) -> str:
-        return f"voice {self.name} is now {library.rename(self.name, self.to).name}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Remove(_Named):
-    """Forget a voice; takes that spoke with it keep their copy."""
-
-    def do(self, library: VoiceLibrary) -> str:
-        library.get(self.name)
-        library.remove(self.name)
-        return f"voice {self.name} removed"
+    Args:
+        name: name of the voice.
+        voices: names and weights: anna:0.7,ben:0.3.
+        output: the folder that holds all projects.
+    """
+    print(f"voice {VoiceLibrary(output).mix(name, voices).name} made; {_next(name, output)}")
 
 
-def _next(voice: _Named) -> str:
+def rename(name: str, to: str, output: Path = OUTPUT) -> None:
+    """Give a voice another name.
+
+    Args:
+        name: name of the voice.
+        to: its new name.
+        output: the folder that holds all projects.
+    """
+    print(f"voice {name} is now {VoiceLibrary(output).rename(name, to).name}")
+
+
+def remove(name: str, output: Path = OUTPUT) -> None:
+    """Remove a voice; takes that spoke with it keep their copy.
+
+    Args:
+        name: name of the voice.
+        output: the folder that holds all projects.
+    """
+    library = VoiceLibrary(output)
+    library.get(name)
+    library.remove(name)
+    print(f"voice {name} removed")
+
+
+def _next(name: str, output: Path) -> str:
     """How to speak with a voice."""
-    flags = {"model": "starter", "voice": voice.name, "text": "Hello.", "out": "hello.wav"}
-    return f"next: {command('synthesize', output=voice.output, **flags)}"
-
-
-Action = List | Make | Mix | Rename | Remove
+    return f"next: {command('synthesize', output=output, model='starter', voice=name, text='Hello.', out='hello.wav')}"
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command; exits with 2 after a fault that the user can fix."""
     with error_exits():
-        action = tyro.cli(Action, prog=program(), description=__doc__, args=args)  # type: ignore[call-overload]
-        print(action.do(VoiceLibrary(action.output)))
+        tyro.extras.subcommand_cli_from_dict(
+            {"list": list_voices, "make": make, "mix": mix, "rename": rename, "remove": remove},
+            prog=program(),
+            description=__doc__,
+            args=args,
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
 
 
 if __name__ == "__main__":

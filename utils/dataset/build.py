@@ -21,7 +21,7 @@ from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import flag_clips
-from utils.dataset.quality.scorers import Scorers, has_dnsmos, transcribe_clips
+from utils.dataset.quality.scorers import Scorers, compared, has_dnsmos
 from utils.dataset.segmentation.cut import Cut
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.settings import Engine, PrepareConfig
@@ -34,7 +34,8 @@ from utils.dataset.storage.work import Staging, Work, staged
 from utils.errors import UserError
 from utils.jobs.child import hold
 from utils.project.paths import Project, open_project
-from utils.text.error_rate import disagreement
+
+log = logging.getLogger(__name__)
 
 Change = Callable[[list[ClipReport]], tuple[list[ClipReport], list[Recording]]]
 """A fix of the clips that a dataset has: how they shall be, and what new ones are made from."""
@@ -243,7 +244,9 @@ def _scored(
     voices = {wav_hash: found.pop("speaker") for wav_hash, found in scores.items() if "speaker" in found}
     used = [replace(clip, measures=clip.measures | scores.get(clip.wav_hash, {})) for clip in used]
     if config.check_transcripts:
-        used = _compared(used, config, work, project, checks)
+        transcriber = transcriber_of(config, detect_language=False)
+        assert transcriber is not None, "checked by PrepareConfig.problems"
+        used = compared(used, transcriber, work, lambda clip: wav_of(clip, work, project.dataset), checks.reads)
     flagged = iter(flag_clips(used, voices=voices, loudness=config.loudness, max_cer=config.max_cer))
     done = [next(flagged) if clip.status == "used" else clip for clip in clips]
     return [
@@ -252,23 +255,6 @@ def _scored(
         else clip
         for clip in done
     ]
-
-
-def _compared(
-    clips: list[ClipReport], config: PrepareConfig, work: Work, project: Project, checks: Checks
-) -> list[ClipReport]:
-    """The clips with their recognized texts, and how far these are from their transcripts."""
-    transcriber = transcriber_of(config, detect_language=False)
-    assert transcriber is not None, "checked by PrepareConfig.problems"
-    texts = transcribe_clips(clips, transcriber, work, lambda clip: wav_of(clip, work, project.dataset))
-    found = []
-    for clip in clips:
-        recognized = texts.get(clip.wav_hash)
-        if recognized is not None:
-            cer = round(disagreement(clip.text, recognized, checks.reads), 4)
-            clip = replace(clip, heard=recognized, measures=clip.measures | {"cer": cer})
-        found.append(clip)
-    return found
 
 
 def _report(clips: list[ClipReport], made: list[ClipReport], old: Report, settings: dict[str, Any]) -> Report:
@@ -329,9 +315,6 @@ def _write(report: Report, language: str, project: Project, staging: Staging, wo
     for clip in report.clips:
         if clip.clip and not (project.dataset / clip.clip).is_file():
             work.wav(clip.wav_hash).replace(staging.wavs / Path(clip.clip).name)
-
-
-log = logging.getLogger(__name__)
 
 
 def read_ahead(paths: Sequence[Path], reading: ReadOptions, *, workers: int | None, engine: Engine) -> None:

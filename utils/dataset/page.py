@@ -51,28 +51,13 @@ def write_page(path: Path, report: Report, project: str) -> None:
     charts = [_histogram(report.used, *kind) for kind in _HISTOGRAMS]
     page = template.render(
         project=project,
-        totals=_totals(report),
+        totals=report.overview,
         charts=[chart for chart in charts if chart],
         sections=[_section(*section) for section in (*report.sections, used)],
         shown=_SHOWN,
         settings=report.settings.items(),
     )
     path.write_text(page, encoding="utf-8")
-
-
-def _totals(report: Report) -> list[tuple[str, object]]:
-    totals = report.totals
-    return [
-        ("given", totals["clips"]),
-        ("used", totals["used"]),
-        ("minutes in use", f"{totals['seconds'] / 60:.1f}"),
-        ("for training", totals["train"]),
-        ("for evaluation", totals["eval"]),
-        ("to be reviewed", totals["flagged"]),
-        ("without a normalization rule", totals["noted"]),
-        ("dropped", totals["dropped"]),
-        *((f"– {reason}", count) for reason, count in totals["reasons"].items()),
-    ]
 
 
 def _histogram(clips: Sequence[ClipReport], name: str, title: str, unit: str) -> dict[str, Any] | None:
@@ -83,20 +68,12 @@ def _histogram(clips: Sequence[ClipReport], name: str, title: str, unit: str) ->
     if not len(values):
         return None
     counts, edges = np.histogram(values, bins=_BINS)
-    tallest, width = max(1, int(counts.max())), 240 / _BINS
-    bars = [
-        {
-            "x": f"{n * width:.1f}",
-            "y": f"{80 - height:.1f}",
-            "width": f"{width - 1:.1f}",
-            "height": f"{height:.1f}",
-            "title": f"{count} clips from {edges[n]:.4g} to {edges[n + 1]:.4g} {unit}",
-        }
-        for n, count in enumerate(counts)
-        if (height := 78 * count / tallest)
-    ]
     caption = f"{title}: {values.min():.4g} to {values.max():.4g} {unit}, median {np.median(values):.4g}"
-    return {"caption": caption, "bars": bars}
+    bars = [
+        (count, f"{count} clips from {low:.4g} to {high:.4g} {unit}")
+        for count, low, high in zip(counts.tolist(), edges, edges[1:], strict=False)
+    ]
+    return {"caption": caption, "bars": bars, "tallest": max(1, int(counts.max()))}
 
 
 def _section(

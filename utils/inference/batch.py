@@ -42,6 +42,8 @@ class Piece(NamedTuple):
     """Silence after it."""
     language: str = ""
     """Code of the language that its tokens are of."""
+    voice: str = ""
+    """Name of who says it; empty where the text's own voice does."""
     unread: tuple[str, ...] = ()
     """Of a text's first piece: what of the text is not spoken, because the model cannot read it."""
     said: tuple[str, ...] = ()

@@ -182,7 +182,13 @@ class Synthesizer:
         )
 
     def utterances(
-        self, pieces: list[Piece], *, voice: Voice, settings: SpeechSettings, **options: Any
+        self,
+        pieces: list[Piece],
+        *,
+        voice: Voice,
+        settings: SpeechSettings,
+        named: Callable[[str], Voice] | None = None,
+        **options: Any,
     ) -> list[Utterance]:
         """What a batch takes to speak pieces, each with its own seed.
 
@@ -190,13 +196,21 @@ class Synthesizer:
             pieces: of a text.
             voice: who says it.
             settings: how; without a seed, another is drawn each time.
+            named: finds the voices that marks in the text name.
             options: further fields of each `Utterance`.
+
+        Raises:
+            UserError: a mark names a voice that there is not.
         """
-        voice, seed = voice.to(self.device), settings.seed
+        voices, seed = {"": voice.to(self.device)}, settings.seed
+        for name in dict.fromkeys(piece.voice for piece in pieces if piece.voice):
+            if named is None:
+                raise UserError(what=f"the text is to be spoken with the voice {name!r}; here it has one voice only")
+            voices[name] = named(name).to(self.device)
         return [
             Utterance(
                 piece=piece,
-                voice=voice,
+                voice=voices[piece.voice],
                 settings=settings,
                 seed=None if seed is None else derived_seed(seed, number),
                 word_error=None if self.word_check is None else partial(self.word_check, self.tokenizer),
@@ -209,7 +223,7 @@ class Synthesizer:
         """What is spoken one after the other, all checked before the first is spoken.
 
         Args:
-            text: what to say; see `utils.text.marks` for pauses and languages within it. Words of the table
+            text: what to say; see `utils.text.marks` for pauses, voices and languages within it. Words of the table
                 `pronunciations` are replaced.
             language: code the model reads.
             split: see `SpeechSettings.split`.
@@ -226,7 +240,7 @@ class Synthesizer:
             said |= dict.fromkeys(used)
             shown, left_out = self.tokenizer.readable(spelled, code)
             unread |= dict.fromkeys(left_out)
-            found = self._plain_pieces(shown, code, split)
+            found = [piece._replace(voice=part.voice) for piece in self._plain_pieces(shown, code, split)]
             if found and part.pause_s is not None:
                 found[-1] = found[-1]._replace(pause_s=part.pause_s)
             elif not found and pieces and part.pause_s is not None:

@@ -1,6 +1,7 @@
 """Export a run as one folder, which any XTTS software loads if the base has stock's sizes."""
 
 import json
+import logging
 import shutil
 import time
 from pathlib import Path
@@ -12,7 +13,8 @@ from utils.bases.find import run_base
 from utils.bases.grow import TUNED_DVAE
 from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
-from utils.errors import disk_errors
+from utils.dataset.storage.manifest import iter_manifest
+from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
@@ -24,9 +26,13 @@ from utils.project.paths import Project, open_project
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE, checkpoint_of, find_run, newest_run
 from utils.runs.weights import load_checkpoint
 
+log = logging.getLogger(__name__)
+
 STOCK = "any XTTS v2 software, such as coqui-tts"
 OURS = "this studio only: the base has a decoder of its own"
 COMPARISON = "compared_with_base"
+MOST_SPEAKERS = 100
+"""Of a dataset that become reference voices: each takes a second at full size."""
 READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "reference.wav", "about.json")
 
 
@@ -84,7 +90,7 @@ def _write_ready(
         write_pickle(folder / "mel_stats.pth", base.mel_stats())
     about = _about(project, run, checkpoint, base, settings) | facts
     _write_about(folder, about)
-    _add_own_voice(folder, project.name)
+    _add_own_voices(folder, project.name, settings.train_csv or project.train_csv)
     progress("writing the model", 1, 1)
 
 
@@ -121,11 +127,28 @@ def loads_in(base: Base) -> str:
     return str(loads_in) if loads_in else (STOCK if base.decoder_shape().is_stock else OURS)
 
 
-def _add_own_voice(folder: Path, name: str) -> None:
-    """Put the trained voice beside the base's reference voices, encoded by the fine-tuned weights."""
+def _add_own_voices(folder: Path, name: str, train_csv: Path) -> None:
+    """Put the trained voice, and those of several speakers, beside the base's, encoded by the fine-tuned weights."""
     synthesizer = Synthesizer(Base(folder))
-    voices = synthesizer.speakers() | {name: synthesizer.voice(folder / "reference.wav")}
+    voices = synthesizer.speakers()
+    for speaker, clip in _longest_clips(train_csv).items():
+        try:
+            voices[speaker] = synthesizer.voice(clip)
+        except UserError as error:
+            log.warning("no reference voice of %s: %s", speaker, error)
+    voices[name] = synthesizer.voice(folder / "reference.wav")
     write_pickle(folder / "speakers_xtts.pth", {name: voice.as_speaker() for name, voice in voices.items()})
+
+
+def _longest_clips(train_csv: Path) -> dict[str, Path]:
+    """A clip of each speaker of a dataset of several, of `MOST_SPEAKERS` at most; none where the dataset is gone."""
+    found: dict[str, tuple[int, Path]] = {}
+    for clip in iter_manifest(train_csv) if train_csv.is_file() else ():
+        if clip.audio.is_file():
+            size = clip.audio.stat().st_size
+            found[clip.speaker] = max(found.get(clip.speaker, (0, clip.audio)), (size, clip.audio))
+    longest = sorted(found.items(), key=lambda item: -item[1][0])[:MOST_SPEAKERS]
+    return {speaker: clip for speaker, (_, clip) in longest} if len(found) > 1 else {}
 
 
 def _swap(aside: Path, ready: Path) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.device import speech_device
 from utils.inference.model_cache import ModelCache
-from utils.inference.voice_spec import VoiceSpec, find_voice
+from utils.inference.voice_spec import VoiceSpec, find_voice, named_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE, Device, SpeechPrecision, SpeechSettings
@@ -92,7 +93,7 @@ class Speaker:
             if transcriber:
                 beside = device if where == "cuda" else where
                 self._synthesizer.word_check = WordCheck(transcriber, device=beside).error
-        self._lock, self._library = threading.RLock(), VoiceLibrary(Path(output))
+        self._lock, self._output = threading.RLock(), Path(output)
         self.language = self._synthesizer.language
         """What it speaks when nothing else is said; may be empty."""
 
@@ -118,13 +119,14 @@ class Speaker:
             spec: see `speak`.
         """
         with self._lock:
-            return find_voice(self._synthesizer, spec, recordings=self._library.recordings())
+            return find_voice(self._synthesizer, spec, recordings=VoiceLibrary(self._output).recordings())
 
     def speak(self, text: str, **settings: Any) -> Speech:
         """Speak a text of any length.
 
         Args:
-            text: what to say; `[pause 0.5]`, `<break time="500ms"/>` and a small part of SSML are understood.
+            text: what to say; `[pause 0.5]`, `<break time="500ms"/>`, `[voice: anna]` and a small part of SSML are
+                understood.
             voice: a recording's path, several of them, a voice's name (of the model, or of the library of `output`), a
                 mixture by weight ("anna:0.7,ben:0.3"), or what `voice` made; the model's own when not given.
             language: code of the text; the model's own when not given.
@@ -177,7 +179,8 @@ class Speaker:
             raise UserError(what="this model does not say which language it speaks", fix="name one, such as en")
         pieces = self._synthesizer.pieces(text, language, split=settings.split)
         who = voice if isinstance(voice, Voice) else self.voice(voice)
-        return self._synthesizer.utterances(pieces, voice=who, settings=settings, guard=guard)
+        named = partial(named_voice, self._synthesizer, self._output)
+        return self._synthesizer.utterances(pieces, voice=who, named=named, settings=settings, guard=guard)
 
 
 def _joined(sentences: list[Spoken]) -> Speech:

@@ -35,10 +35,11 @@ class Speaking:
         synthesizer: of the model.
         pieces: its text.
         voice: on the model's device.
+        named: see `Synthesizer.utterances`.
         on_spoken: called with each piece that was spoken, in order.
 
     Raises:
-        UserError: the text asks for too much silence.
+        UserError: the text asks for too much silence, or names a voice that there is not.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Speaking:
         pieces: list[Piece],
         voice: Voice,
         *,
+        named: Callable[[str], Voice] | None = None,
         on_spoken: Callable[[Spoken], None] = lambda spoken: None,
     ) -> None:
         pauses = sum(piece.pause_s for piece in pieces)
@@ -65,6 +67,7 @@ class Speaking:
         self._utterances = synthesizer.utterances(
             pieces,
             voice=voice,
+            named=named,
             settings=replace(request, seed=seed),
         )
         self._on_spoken = on_spoken

@@ -8,7 +8,7 @@ from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.voices import Voice, mixed
 from utils.speech.generation import UnknownVoiceError
-from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
+from utils.speech.voice_library import DEFAULT_VOICE, VoiceLibrary, voice_parts
 
 VoiceSpec = str | Path | Sequence[str | Path] | None
 
@@ -58,6 +58,11 @@ def find_voice(
     if not spec:
         raise UserError(what="the list of recordings is empty", fix="give one at least")
     return mixed([(synthesizer.voice(part) if isinstance(part, Path) else one(part), 1.0) for part in spec])
+
+
+def named_voice(synthesizer: Synthesizer, output: Path, name: str) -> Voice:
+    """A voice that a mark in a text names: one of the library in an output folder, or of the model."""
+    return find_voice(synthesizer, name, recordings=VoiceLibrary(output).recordings(), has_files=False)
 
 
 def _is_file(name: str) -> bool:

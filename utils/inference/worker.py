@@ -22,6 +22,7 @@ from utils.options import OUTPUT_RATE
 from utils.speech.generation import Generation, SpeechCounts, SpeechRequest
 from utils.speech.models import SpeakingModel
 from utils.speech.wavs import join_wavs
+from utils.text.marks import voices_in
 
 if TYPE_CHECKING:
     from utils.inference.batch import Spoken
@@ -93,7 +94,7 @@ def speak(
         Exception: whatever the device says.
     """
     from utils.inference.speaking import Engine, Speaking, feed
-    from utils.inference.voice_spec import find_voice
+    from utils.inference.voice_spec import find_voice, named_voice
 
     settings = request["settings"]
     language = settings["language"] or model.language
@@ -102,6 +103,11 @@ def speak(
     model.tokenizer.check_language(language)
     reference = request.get("reference")
     voice = find_voice(model, Path(reference) if reference else request.get("speaker"), has_files=False)
+    named = partial(named_voice, model, Path(request.get("output", "")))
+    # Before the first line is spoken: a voice that is missing in a later one.
+    for line in request["lines"]:
+        for name in voices_in(line["text"]):
+            named(name)
     engine = Engine(models, Generation.end, SpeechCounts())
     for line in request["lines"]:
         asked = SpeechRequest(**settings, text=line["text"], stream=request.get("live", False))
@@ -109,7 +115,7 @@ def speak(
         output = _Output(generation, Path(request["folder"]), line["number"], reply)
         try:
             pieces = model.pieces(line["text"], language, split=settings["split"])
-            speaking = Speaking(generation, model, pieces, voice, on_spoken=output.add)
+            speaking = Speaking(generation, model, pieces, voice, named=named, on_spoken=output.add)
         except UserError as error:
             reply("line_failed", line=line["number"], error=str(error))
             continue

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from utils.errors import UserError
@@ -282,7 +283,7 @@ class SpeechService:
 
     def _speaking(self, generation: Generation, model: "Synthesizer") -> "Speaking":
         from utils.inference.speaking import Speaking
-        from utils.inference.voice_spec import find_voice
+        from utils.inference.voice_spec import find_voice, named_voice
 
         request = generation.request
         language = request.language or model.language or self.config.language
@@ -291,7 +292,7 @@ class SpeechService:
             pieces = model.pieces(request.text, language, split=request.split)
         except RecursionError:
             raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
-        return Speaking(generation, model, pieces, voice)
+        return Speaking(generation, model, pieces, voice, named=partial(named_voice, model, self.output))
 
     def _sweep(self, engine: "Engine", model: "Synthesizer") -> None:
         """Drop requests without a listener."""

@@ -296,6 +296,7 @@ def request_of(take: Take, model: dict[str, str]) -> dict[str, object]:
         "do": "speak",
         "model": model,
         "folder": str(take.folder.absolute()),
+        "output": str(take.folder.absolute().parents[2]),
         "reference": str((take.folder / take.reference).absolute()) if take.reference else None,
         "speaker": take.speaker or None,
         # Of several lines, and in a comparison, no listener waits: the guards may speak a sentence again.

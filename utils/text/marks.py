@@ -1,6 +1,6 @@
-"""Marks in a text to speak: pauses and languages, as `[pause 0.5]`, `<break>`, or a small part of SSML.
+"""Marks in a text to speak: pauses, voices and languages, as `[pause 0.5]`, `[voice: anna]`, or a small part of SSML.
 
-Source: W3C, Speech Synthesis Markup Language 1.1, sections 3.1.3 to 3.1.12 (p, s, lang, break).
+Source: W3C, Speech Synthesis Markup Language 1.1, sections 3.1.3 to 3.2.3 (p, s, lang, voice, break).
 """
 
 import re
@@ -14,7 +14,10 @@ STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0
 PARAGRAPH_S, SENTENCE_S = 0.6, 0.3
 """After the elements p and s."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-_PAUSE = re.compile(r"\[pause(?:\s+([^\]]*))?\]|<break\b([^<>]*)/?>(?:\s*</break>)?", re.IGNORECASE)
+_MARK = re.compile(
+    r"\[pause(?:\s+([^\]]*))?\]|<break\b([^<>]*)/?>(?:\s*</break>)?|\[voice:\s*([^\[\]]*?)\s*\]", re.IGNORECASE
+)
+_OWN = {"default": ""}
 _ATTRIBUTE = re.compile(r"""(time|strength)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
 
 
@@ -26,29 +29,45 @@ class Part(NamedTuple):
     """Of this part; the whole text's when None."""
     pause_s: float | None = None
     """Silence after it; what its punctuation asks for when None."""
+    voice: str = ""
+    """Name of who says it; empty where the text's own voice does."""
 
 
 def read_marks(text: str) -> list[Part]:
     """The parts of a text, without its marks.
 
     Args:
-        text: plain, with `[pause 0.5]` or `<break time="500ms"/>` where wanted; or SSML in one `<speak>` element.
+        text: plain, with `[pause 0.5]`, `<break time="500ms"/>` or `[voice: anna]`, up to `[voice: default]`, where
+            wanted; or SSML in one `<speak>` element.
 
     Raises:
-        UserError: SSML that is not well-formed or has other elements than break, lang, p and s; a pause that is none.
+        UserError: SSML that is not well-formed or has other elements than break, lang, p, s and voice; a pause
+            that is none.
     """
     stripped = text.strip()
     if stripped.startswith(("<speak", "<?xml")):
         return [part for part in _read_ssml(stripped) if part.text.strip() or part.pause_s]
-    parts, at = [], 0
-    for mark in _PAUSE.finditer(text):
-        if mark[2] is None:
+    parts, at, voice = [], 0, ""
+    for mark in _MARK.finditer(text):
+        said, seconds = Part(text[at : mark.start()], voice=voice), None
+        if mark[3] is not None:
+            voice = _OWN.get(mark[3], mark[3])
+        elif mark[2] is None:
             seconds = _checked((mark[1] or str(STRENGTHS["medium"])).strip().removesuffix("s"), "[pause 0.5]")
         else:
             seconds = _break_seconds({name.lower(): value for name, value in _ATTRIBUTE.findall(mark[2])})
-        parts.append(Part(text[at : mark.start()], pause_s=seconds))
+        if said.text.strip() or mark[3] is None:
+            parts.append(said._replace(pause_s=seconds))
         at = mark.end()
-    return [*parts, Part(text[at:])] if text[at:].strip() or not parts else parts
+    return [*parts, Part(text[at:], voice=voice)] if text[at:].strip() or not parts else parts
+
+
+def voices_in(text: str) -> set[str]:
+    """Names of the voices in a text; none where its marks cannot be read, which is said when it is spoken."""
+    try:
+        return {part.voice for part in read_marks(text)} - {""}
+    except (UserError, RecursionError):
+        return set()
 
 
 def _break_seconds(attributes: dict[str, str]) -> float:
@@ -82,20 +101,20 @@ def _read_ssml(text: str) -> list[Part]:
     except ElementTree.ParseError as error:
         raise UserError(what=f"the SSML is not well-formed: {error}", fix="close every element") from error
     parts: list[Part] = []
-    _walk(root, root.get(_LANGUAGE), parts)
+    _walk(root, root.get(_LANGUAGE), "", parts)
     return parts
 
 
-def _walk(element: ElementTree.Element, language: str | None, parts: list[Part]) -> None:
+def _walk(element: ElementTree.Element, language: str | None, voice: str, parts: list[Part]) -> None:
     """Add the parts of an element; neighbors without a pause between them are joined."""
 
     def say(text: str | None, spoken: str | None) -> None:
         if not text or not text.strip():
             return
-        if parts and parts[-1].pause_s is None and parts[-1].language == spoken:
+        if parts and parts[-1][1:] == (spoken, None, voice):
             parts[-1] = parts[-1]._replace(text=f"{parts[-1].text} {text}")
         else:
-            parts.append(Part(text, spoken))
+            parts.append(Part(text, spoken, voice=voice))
 
     def pause(seconds: float) -> None:
         if parts:
@@ -106,10 +125,11 @@ def _walk(element: ElementTree.Element, language: str | None, parts: list[Part])
         name = child.tag.rsplit("}", 1)[-1]
         if name == "break":
             pause(_break_seconds(dict(child.attrib)))
-        elif name in ("lang", "p", "s"):
-            _walk(child, child.get(_LANGUAGE, language), parts)
-            if name != "lang":
+        elif name in ("lang", "p", "s", "voice"):
+            named = child.get("name", "").strip() if name == "voice" else voice
+            _walk(child, child.get(_LANGUAGE, language), _OWN.get(named, named), parts)
+            if name in ("p", "s"):
                 pause(PARAGRAPH_S if name == "p" else SENTENCE_S)
         else:
-            raise UserError(what=f"the SSML element <{name}> is not supported", fix="use break, lang, p and s")
+            raise UserError(what=f"the SSML element <{name}> is not supported", fix="use break, lang, p, s and voice")
         say(child.tail, language)

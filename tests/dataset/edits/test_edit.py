@@ -67,15 +67,6 @@ def test_a_saved_transcript_survives_exclude_and_restore(project):
         assert next(item for item in current_clips(project) if item.clip == clip).text == words
 
 
-def test_it_can_be_put_back_after_a_preparation_too(project, source):
-    clip = next(clip for clip in current_clips(project) if clip.split == "train")
-    exclude(project, clip.clip)
-    prepare(config(source, project.output))
-    restore(project, clip.clip)
-    back = next(item for item in current_clips(project) if item.clip == clip.clip)
-    assert (back.status, back.split, back.text) == ("used", "train", clip.text)
-
-
 def test_a_clip_that_the_command_excluded_is_restored_at_once(project):
     before = current_clips(project)
     clip = next(clip for clip in before if clip.split == "train")
@@ -148,7 +139,7 @@ def test_only_the_last_twenty_can_be_undone(project):
     assert current_clips(project)[0].text == "Words 4"
 
 
-def test_what_somebody_else_changed_since_is_not_undone(project):
+def test_what_another_process_changed_since_is_not_undone(project):
     clip = current_clips(project)[0]
     save_text(project, clip.clip, "My words")
     manifest = project.train_csv if clip.split == "train" else project.eval_csv
@@ -213,4 +204,4 @@ def test_only_the_newest_reports_are_kept(project):
         assert current_clips(other) == current_clips(project)
     report = current_report(project)
     replace(report, clips=report.clips[:1]).save(project.report)
-    assert len(current_clips(project)) == 1, "a report that somebody else replaced is read"
+    assert len(current_clips(project)) == 1, "a report that another process replaced is read"

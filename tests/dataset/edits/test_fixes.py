@@ -69,7 +69,7 @@ def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, 
     prepare(config(source, project.output))
     after = _rows(project)
     assert {text: after[text] for text in fixed} == fixed
-    # Other cleaning makes all clips anew, those that a fix made too.
+    # Other cleaning makes all clips again, those that a fix made too.
     prepare(config(source, project.output, loudness=-20.0))
     assert {text: split for text, split in _rows(project).items() if text in fixed} == fixed
 

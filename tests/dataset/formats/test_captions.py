@@ -72,13 +72,6 @@ def test_no_word_of_rolling_captions_comes_twice_or_is_lost(words: list[str], da
     assert " ".join(cue.text for cue in found).split() == words
 
 
-@pytest.mark.slow
-@given(st.lists(word, min_size=4, max_size=40, unique=True), st.data(), st.sampled_from([".vtt", ".srt"]))
-@settings(max_examples=5_000, deadline=None)
-def test_rolling_captions_in_many_forms(words: list[str], data: st.DataObject, kind: str) -> None:
-    test_no_word_of_rolling_captions_comes_twice_or_is_lost.hypothesis.inner_test(words, data, kind)
-
-
 SPOKEN = {
     "[Music]\nGood morning!": "Good morning!",
     "- Have you measured it?": "Have you measured it?",

@@ -43,7 +43,7 @@ intro
 <v Bob>One.</v> <v Cy>Two.</v>
 
 00:03.000 --> 00:04.000
-Nobody.
+Three.
 """
 
 
@@ -63,7 +63,7 @@ def test_voices_of_webvtt_are_speakers() -> None:
     first, second, third = parse_cues(VTT, ".vtt")
     assert (first.start_s, first.text, first.speaker) == (1.0, "Good & loud.", "Anna Bell")
     assert second.problem == "several voices share its times: Bob, Cy"
-    assert third.speaker == "speaker" and third.text == "Nobody."
+    assert third.speaker == "speaker" and third.text == "Three."
 
 
 def test_audacity_labels() -> None:

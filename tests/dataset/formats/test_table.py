@@ -272,12 +272,3 @@ def test_each_line_of_any_table_is_used_or_named(tmp_path_factory: pytest.TempPa
     assert [row.audio for row in rows if not row.problem and row.text == "good"] == [
         line.split("|")[0] for line in whole
     ]
-
-
-@pytest.mark.slow
-@given(st.lists(st.text(alphabet='a".,|\t', max_size=8), max_size=12))
-@settings(max_examples=5_000, deadline=None)
-def test_each_line_of_many_tables_is_used_or_named(
-    tmp_path_factory: pytest.TempPathFactory, damaged: list[str]
-) -> None:
-    test_each_line_of_any_table_is_used_or_named.hypothesis.inner_test(tmp_path_factory, damaged)

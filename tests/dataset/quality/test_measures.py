@@ -89,7 +89,7 @@ def test_sounds_that_cleaning_makes_the_same_are_duplicates(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("channel", ["left", "right", "louder"])
-def test_the_channel_asked_for_is_heard(tmp_path: Path, channel: str) -> None:
+def test_the_channel_asked_for_is_used(tmp_path: Path, channel: str) -> None:
     source = tmp_path / "in"
     source.mkdir()
     for number, clip in enumerate(demo_clips(2)):
@@ -100,8 +100,8 @@ def test_the_channel_asked_for_is_heard(tmp_path: Path, channel: str) -> None:
         (source / f"{number}.txt").write_text(clip.text)
     report = prepare(config(source, tmp_path / "out", channel=channel))
     for clip, expected in zip(report.used, demo_clips(2), strict=True):
-        heard = load_audio(tmp_path / "out" / "voice" / "dataset" / clip.clip, DATASET_RATE)
-        assert torch.equal(heard, load_audio(expected.audio, DATASET_RATE))
+        sound = load_audio(tmp_path / "out" / "voice" / "dataset" / clip.clip, DATASET_RATE)
+        assert torch.equal(sound, load_audio(expected.audio, DATASET_RATE))
 
 
 def test_several_processes_give_what_one_gives(tmp_path: Path) -> None:

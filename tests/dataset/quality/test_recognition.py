@@ -1,4 +1,4 @@
-"""The transcript check: a real recognizer of toy size hears every clip once, and what it disagrees with is flagged."""
+"""The transcript check: a real recognizer of toy size transcribes each clip once, and where it disagrees is flagged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,20 +16,20 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.text.error_rate import disagreement
 
-HEARD = " ".join(SENTENCE)
+SAID = " ".join(SENTENCE)
 
 
 @pytest.fixture(scope="module")
 def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """It hears HEARD in whatever it is given."""
+    """It recognizes SAID in any recording."""
     return make_whisper(tmp_path_factory.mktemp("whisper"))
 
 
 def _source(folder: Path) -> Path:
-    """Four clips; the first says what the recognizer hears, the second nearly so, written otherwise."""
+    """Four clips; the first says what the recognizer recognizes, the second nearly so, written otherwise."""
     source = make_source(folder, 4)
     lines = (source / "metadata.csv").read_text().splitlines()
-    lines[1:3] = [f"wavs/demo-01.flac|{HEARD}|demo", "wavs/demo-02.flac|good morning -- dear FRIEND!|demo"]
+    lines[1:3] = [f"wavs/demo-01.flac|{SAID}|demo", "wavs/demo-02.flac|good morning -- dear FRIEND!|demo"]
     (source / "metadata.csv").write_text("\n".join(lines) + "\n")
     return source
 
@@ -44,19 +44,19 @@ def _flagged(report: Report) -> list[str]:
     return [Path(clip.source).stem for clip in report.used if any(flag.measure == "transcript" for flag in clip.flags)]
 
 
-def test_clips_that_say_something_else_are_flagged_with_what_was_heard(tmp_path: Path, whisper: Path) -> None:
+def test_clips_that_say_something_else_are_flagged_with_what_was_recognized(tmp_path: Path, whisper: Path) -> None:
     report = _prepare(_source(tmp_path / "in"), tmp_path / "out", whisper)
-    assert {clip.heard for clip in report.used} == {HEARD}
+    assert {clip.heard for clip in report.used} == {SAID}
     assert [clip.measures["cer"] for clip in report.used][:2] == [0.0, pytest.approx(1 / 21, abs=1e-4)]
     assert _flagged(report) == ["demo-03", "demo-04"]
     (flag,) = (flag for flag in report.used[2].flags if flag.measure == "transcript")
-    assert HEARD in flag.detail and "%" in flag.detail
+    assert SAID in flag.detail and "%" in flag.detail
     assert "transcript: " in report.table() and "character error rate" in (
         Project(name="voice", output=tmp_path / "out").page.read_text(encoding="utf-8")
     )
 
 
-def test_no_clip_is_heard_twice_and_a_mended_text_is_compared_anew(
+def test_no_clip_is_transcribed_twice_and_a_corrected_text_is_compared_again(
     tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, project = _source(tmp_path / "in"), Project(name="voice", output=tmp_path / "out")
@@ -64,12 +64,12 @@ def test_no_clip_is_heard_twice_and_a_mended_text_is_compared_anew(
     monkeypatch.setattr(Transcriber, "transcribe", None)
     for csv in (project.train_csv, project.eval_csv):
         clips = read_manifest(csv)
-        write_manifest(csv, [replace(clip, text=HEARD) if "demo-03" in clip.audio.name else clip for clip in clips])
+        write_manifest(csv, [replace(clip, text=SAID) if "demo-03" in clip.audio.name else clip for clip in clips])
     after = _prepare(source, project.output, whisper)
     assert _flagged(before) == ["demo-03", "demo-04"] and _flagged(after) == ["demo-04"]
 
 
-def test_the_limit_is_the_one_asked_for_and_flagged_clips_can_be_left_out(tmp_path: Path, whisper: Path) -> None:
+def test_the_limit_is_the_one_asked_for_and_flagged_clips_can_be_dropped(tmp_path: Path, whisper: Path) -> None:
     source = _source(tmp_path / "in")
     assert _flagged(_prepare(source, tmp_path / "out", whisper, max_cer=2.0)) == []
     report = _prepare(source, tmp_path / "other", whisper, drop_flagged=True)
@@ -77,7 +77,7 @@ def test_the_limit_is_the_one_asked_for_and_flagged_clips_can_be_left_out(tmp_pa
     assert all(clip.detail.startswith("transcript: ") for clip in report.dropped)
 
 
-def test_missing_weights_are_told_before_any_clip_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_weights_are_reported_before_any_clip_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
@@ -89,7 +89,7 @@ def test_missing_weights_are_told_before_any_clip_is_made(tmp_path: Path, monkey
     assert not list((tmp_path / "out").glob("*"))
 
 
-def test_a_language_that_the_recogniser_does_not_know_is_told(tmp_path: Path, whisper: Path) -> None:
+def test_a_language_that_the_recogniser_does_not_know_is_refused(tmp_path: Path, whisper: Path) -> None:
     settings = TranscriberSettings(model=str(whisper), language="xx", device="cpu", compute_type="float32")
     with pytest.raises(UserError, match="does not support the language 'xx'"):
         Transcriber(settings).transcribe(np.zeros(16_000, dtype=np.float32))
@@ -103,7 +103,7 @@ def test_a_check_that_could_not_be_made_is_refused(tmp_path: Path, more: dict[st
 
 
 @pytest.mark.parametrize(
-    ("text", "heard", "expected"),
+    ("text", "recognized", "expected"),
     [
         ("Eighteen.", "18", 0.0),
         ("It cost 18.", "it cost eighteen", 0.0),
@@ -112,6 +112,6 @@ def test_a_check_that_could_not_be_made_is_refused(tmp_path: Path, more: dict[st
         ("abcd", "abxd", 0.25),
     ],
 )
-def test_numbers_may_be_written_either_way(text: str, heard: str, expected: float) -> None:
+def test_numbers_may_be_written_either_way(text: str, recognized: str, expected: float) -> None:
     read = {"18": "eighteen", "It cost 18.": "it cost eighteen."}
-    assert disagreement(text, heard, lambda words: read.get(words, words)) == pytest.approx(expected)
+    assert disagreement(text, recognized, lambda words: read.get(words, words)) == pytest.approx(expected)

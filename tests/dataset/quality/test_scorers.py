@@ -1,4 +1,4 @@
-"""Voices and quality by ear: another voice stands out, each clip is heard once, DNSMOS is asked where it is there."""
+"""Scores of voices and quality: another voice stands out, each clip is scored once, DNSMOS is used where installed."""
 
 import importlib
 import sys
@@ -67,26 +67,24 @@ def _measured(source: Path, output: Path, **more: object) -> PrepareConfig:
     return config(source, output, workers=1, **({"quality": True, "check_quality": False} | more))
 
 
-def test_the_voice_is_heard_by_the_bases_own_speaker_encoder_and_once_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bases_own_speaker_encoder_embeds_each_voice_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make_source(tmp_path / "in", 3)
     report = prepare(_measured(source, tmp_path / "out"))
     encoder = speaker_encoder.load_speaker_encoder(find_base("tiny"))
-    heard = []
+    embedded = []
     for clip in demo_clips(3):
         wav = load_audio(clip.audio, DATASET_RATE)
         length = round(CROP_S * DATASET_RATE)
-        assert wav.shape[1] <= 2 * length, "all of it is heard in two parts, from its beginning and from its end"
+        assert wav.shape[1] <= 2 * length, "all of it is embedded in two parts, from its beginning and from its end"
         with torch.inference_mode():
             parts = [
                 encoder(resample(part, DATASET_RATE, SPEAKER_RATE), l2_norm=True)[0]
                 for part in (wav[:, :length], wav[:, -length:])
             ]
-        heard.append((parts[0] + parts[1]) / (parts[0] + parts[1]).norm())
+        embedded.append((parts[0] + parts[1]) / (parts[0] + parts[1]).norm())
     for number, clip in enumerate(report.used):
-        others = sum(voice for other, voice in enumerate(heard) if other != number)
-        expected = torch.cosine_similarity(heard[number], others, dim=0)
+        others = sum(voice for other, voice in enumerate(embedded) if other != number)
+        expected = torch.cosine_similarity(embedded[number], others, dim=0)
         assert clip.measures["voice"] == pytest.approx(float(expected), abs=0.02)
     monkeypatch.setattr(speaker_encoder, "load_speaker_encoder", None)
     again = prepare(_measured(source, tmp_path / "out"))
@@ -144,7 +142,7 @@ def test_with_its_package_dnsmos_judges_each_clip_and_bad_sound_is_flagged(
 
 
 def test_the_real_dnsmos_prefers_speech_to_noise() -> None:
-    pytest.importorskip("speechmos", reason="not a requirement: whoever wants its opinion installs it")
+    pytest.importorskip("speechmos", reason="not a requirement: users who want its score install it")
     scorers, voice = Scorers(dnsmos=True), load_audio(demo_clips(3)[2].audio, DATASET_RATE)
     noise = voice + 0.2 * torch.randn(voice.shape, generator=torch.Generator().manual_seed(1))
     (clean,), (noisy,) = (scorers.score({"one": wav}).values() for wav in (voice, noise.clamp(-1, 1)))

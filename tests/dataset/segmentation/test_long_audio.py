@@ -1,4 +1,4 @@
-"""Long recordings with subtitles, labels and by ear: every cue accounted for, cuts only where nobody speaks."""
+"""Long recordings with subtitles, labels or recognized words: every cue accounted for, cuts only in pauses."""
 
 import json
 import zipfile
@@ -210,18 +210,18 @@ def test_recognized_words_keep_the_time_of_the_container(
     assert found[0].start_s == pytest.approx(expected[0].start_s + 2.5, abs=0.15)
 
 
-def test_a_recording_without_words_is_reported_or_heard(
+def test_a_recording_without_words_is_reported_or_transcribed(
     talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
 ) -> None:
     audio, _ = talk
     (found,) = read_sources([audio], _reading(tmp_path))
     assert found.fault and found.fault.reason == "no transcript" and "--transcriber" in found.fault.detail
-    heard = read_sources([audio], _reading(tmp_path, whisper))
-    assert heard and all(recording.end_s is not None for recording in heard)
-    assert set(" ".join(recording.text for recording in heard).split()) <= set(SENTENCE)
+    transcribed = read_sources([audio], _reading(tmp_path, whisper))
+    assert transcribed and all(recording.end_s is not None for recording in transcribed)
+    assert set(" ".join(recording.text for recording in transcribed).split()) <= set(SENTENCE)
 
 
-def test_what_was_heard_is_kept_piece_by_piece(
+def test_recognized_words_are_kept_piece_by_piece(
     talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audio, _ = talk
@@ -263,15 +263,15 @@ def test_a_recording_in_another_language_is_reported(
 def test_a_plain_transcript_is_aligned_and_none_of_its_words_is_lost(
     talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
 ) -> None:
-    text = "Good morning dear friends! And here is a long passage that nobody has ever said."
+    text = "Good morning dear friends! And here is a long passage that was never said."
     found = read_sources([_place(talk[0], tmp_path / "in", name="talk.txt", content=text)], _reading(tmp_path, whisper))
-    assert found[-1].fault, "the toy hears four words again and again, not this passage"
+    assert found[-1].fault, "the toy recognizes four words again and again, not this passage"
     said = " ".join(recording.text for recording in found)
     assert all(word in said for word in text.split()), "every word of the transcript is accounted for"
 
 
 @pytest.mark.parametrize("offline", [True, False])
-def test_missing_weights_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: bool) -> None:
+def test_missing_weights_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: bool) -> None:
     import huggingface_hub.constants
 
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
@@ -284,7 +284,7 @@ def test_missing_weights_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert caught.value.fix
 
 
-def test_an_unknown_size_and_settings_that_do_not_go_are_told(whisper: Path) -> None:
+def test_an_unknown_size_and_settings_that_do_not_go_are_reported(whisper: Path) -> None:
     for more, match in (({"model": "gigantic"}, "no Whisper model"), ({"compute_type": "odd"}, "cannot be loaded")):
         settings = {"model": str(whisper), "language": "en", "device": "cpu", **more}
         with pytest.raises(UserError, match=match):

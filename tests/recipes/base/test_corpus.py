@@ -85,12 +85,14 @@ class SineTeacher:
 
 def test_a_shard_holds_each_clip_with_its_phonemes_and_is_read_back(tmp_path: Path) -> None:
     clips = [
-        Clip(speaker="one", voice={"one": 1.0}, text=text) for text in ("Go on then.", "x" * 300, "Stay here now.")
+        Clip(speaker="one", voice={"one": 1.0}, text=text) for text in ("Come here then.", "x" * 300, "Stay here now.")
     ]
     (tmp_path / "corpus").mkdir()
     seconds = speak_shard(SineTeacher(), clips, tmp_path / "corpus" / "training_0000.json")  # type: ignore[arg-type]
     shard = json.loads((tmp_path / "corpus" / "training_0000.json").read_text())
-    assert [row["text"] for row in shard["clips"]] == ["Go on then.", "Stay here now."] and len(shard["dropped"]) == 1
+    assert [row["text"] for row in shard["clips"]] == ["Come here then.", "Stay here now."] and len(
+        shard["dropped"]
+    ) == 1
     speech = Speech(tmp_path, "training")
     assert seconds == pytest.approx(sum(clip.num_samples for clip in speech.clips) / SAMPLE_RATE)
     speak_shard(SineTeacher(), clips[:1], tmp_path / "corpus" / "training_0001.json")  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def test_sentences_are_distinct_complete_and_within_bounds() -> None:
 
 
 def test_no_word_of_the_lexicon_is_rare() -> None:
-    """Words are dealt like cards: of those heard often, none crowds out the rest."""
+    """Words are dealt like cards: of the frequent ones, none crowds out the rest."""
     words = Counter(
         word for text in islice(SentenceMaker(seed=4), 3000) for word in re.findall(r"[a-z']+", text.lower())
     )

@@ -15,7 +15,7 @@ from utils.audio.write import to_pcm16
 from utils.dataset.clips.sound import digest
 from utils.dataset.formats.locate import printable
 from utils.dataset.storage.manifest import read_manifest
-from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Report, Row, Split, as_edited
+from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, MetadataRow, Report, Split, as_edited
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.options import DATASET_RATE
@@ -84,14 +84,14 @@ def _has_dataset(project: Project) -> bool:
     return not missing
 
 
-def _rows(project: Project) -> Iterator[tuple[str, Row]]:
+def _rows(project: Project) -> Iterator[tuple[str, MetadataRow]]:
     """Rows of both metadata files by their path below the dataset folder."""
     splits: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
     folder = project.dataset.absolute()
     for csv, split in splits:
         for clip in read_manifest(csv):
             name = clip.audio.relative_to(folder) if clip.audio.is_relative_to(folder) else clip.audio
-            yield name.as_posix(), Row(split, clip.text, clip.speaker)
+            yield name.as_posix(), MetadataRow(split, clip.text, clip.speaker)
 
 
 def _with_wav(clip: ClipReport, project: Project) -> ClipReport:
@@ -106,7 +106,7 @@ def _with_wav(clip: ClipReport, project: Project) -> ClipReport:
     return dataclasses.replace(clip.as_dropped(gone), clip="")
 
 
-def _put_in(name: str, row: Row, project: Project) -> ClipReport:
+def _put_in(name: str, row: MetadataRow, project: Project) -> ClipReport:
     """A clip for a row that was added by hand."""
     audio = project.dataset.absolute() / name
     source = printable(audio)

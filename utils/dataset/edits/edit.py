@@ -5,22 +5,20 @@ The next preparation finds it there (see `utils.dataset.clips.existing`) and kee
 the page can do it; all else is a job, which runs `utils.dataset.edits.fixes.apply`, as the command line does.
 """
 
-import csv as csv_format
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-import pandas as pd
 from filelock import FileLock
 
 from utils.dataset.edits.history import Edit, EditKind, Place, load_edits, plain, save_edits
-from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
-from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split, as_edited
-from utils.dataset.storage.report import Row as ReportRow
+from utils.dataset.formats.table import DEFAULT_SPEAKER, Row, clean, read_table
+from utils.dataset.storage.manifest import Clip, write_manifest
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, MetadataRow, Report, Split, as_edited
 from utils.errors import UserError, disk_errors
-from utils.files import replacing, write_atomic
+from utils.files import replacing
 from utils.project.paths import Project
 from utils.settings import Config
 
@@ -136,9 +134,8 @@ def _keep(path: Path, state: FileState, report: Report) -> None:
 @lru_cache(maxsize=2)
 def _clips_of(project: Project, state: tuple[FileState, ...]) -> list[ClipReport]:
     del state
-    rows = {
-        row.audio: ReportRow(split, row.text, row.speaker) for split, table in _tables(project).items() for row in table
-    }
+    places = _places(_tables(project)).items()
+    rows = {clip: MetadataRow(split, row.text, row.speaker) for clip, (split, row) in places}
     return as_edited(current_report(project).clips, rows)
 
 
@@ -325,13 +322,10 @@ def _write_places(project: Project, tables: Tables, wanted: Mapping[str, Place |
 
 @disk_errors()
 def _write(project: Project, split: Split, rows: list[Row]) -> None:
-    """Replace a metadata file in one move, in the layout of `utils.dataset.storage.manifest.write_manifest`."""
-    path = _files(project)[split]
-    columns = {AUDIO: [r.audio for r in rows], TEXT: [r.text for r in rows], SPEAKER: [r.speaker for r in rows]}
-    table = pd.DataFrame(columns, dtype=str).to_csv(
-        sep="|", index=False, quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n"
-    )
-    write_atomic(path, table)
+    """Replace a metadata file in one move."""
+    clips = [Clip(audio=project.dataset / row.audio, text=row.text, speaker=row.speaker) for row in rows]
+    with replacing(_files(project)[split]) as temporary:
+        write_manifest(temporary, clips, folder=project.dataset)
 
 
 @disk_errors()

@@ -98,7 +98,7 @@ def _recut(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fix
         )
     moved = replace(as_recording(found), start_s=round(start_s, 4), end_s=round(end, 4), made_from=(found.id,))
     moved = replace(moved, text=found.text, speaker=found.speaker)
-    return _replaced(clips, [found], [moved], f"cut anew at {clock(start_s)}-{clock(end)}")
+    return _replaced(clips, [found], [moved], f"cut again at {clock(start_s)}-{clock(end)}")
 
 
 def _split(clips: list[ClipReport], found: ClipReport, config: FixConfig) -> Fixed:

@@ -173,7 +173,7 @@ def _rows(path: Path, lines: TextIO) -> Iterator[Row]:
         else:
             plain.append((row.line, fields))
     if damaged and 2 * len(damaged) >= num_rows:
-        # So many are damaged that the table is meant otherwise than it is read here.
+        # Where half of the rows or more are damaged, the table is meant otherwise than it is read here.
         expected = _EXPECTED.replace("|", layout.separator.replace("\t", "<TAB>"))
         quotes = f"put text that holds {layout.separator!r} in quotes" if header else f"begin with {expected}"
         where = f"{path}, line {damaged[0].line}"

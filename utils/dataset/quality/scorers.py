@@ -7,7 +7,7 @@ import base64
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,6 +27,16 @@ from utils.audio.voice_activity import VAD_RATE
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work, short_hash
 from utils.options import DATASET_RATE, SPEAKER_RATE
+from utils.text.error_rate import disagreement
+
+CROP_S = 3.0
+"""The speaker encoder embeds all of a clip in crops this long, in seconds: one alone may be said in any manner."""
+_CROPS_AT_ONCE = 8
+"""What their layers pass on to each other then stays in the processor's cache."""
+_LOG_EVERY = 50
+"""Clips between two lines in the log: transcribing a dataset takes long."""
+
+log = logging.getLogger(__name__)
 
 
 def packed(vector: Tensor) -> str:
@@ -39,10 +49,6 @@ def unpacked(texts: list[str]) -> np.ndarray:
     """Vectors that were `packed`, as unit vectors, [count, size] float32."""
     rows = np.stack([np.frombuffer(base64.b64decode(text), dtype=np.int8) for text in texts]).astype(np.float32)
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-
-
-_CROPS_AT_ONCE = 8
-"""What their layers pass on to each other then stays in the processor's cache."""
 
 
 class FastSpeakerEncoder(nn.Module):
@@ -95,10 +101,6 @@ class _MelSpectrogram(nn.Module):
         emphasized = self.filter[0] * before + self.filter[1] * wavs
         power = power_spectrogram(emphasized, self.window, self.hop, n_fft=self.n_fft)
         return (power.transpose(1, 2) @ self.filters).transpose(1, 2)
-
-
-CROP_S = 3.0
-"""The speaker encoder embeds all of a clip in crops this long, in seconds: one alone may be said in any manner."""
 
 
 @dataclass
@@ -180,33 +182,35 @@ def has_dnsmos() -> bool:
     return find_spec("speechmos") is not None and find_spec("onnxruntime") is not None
 
 
-log = logging.getLogger(__name__)
-
-_LOG_EVERY = 50
-"""Clips between two lines in the log: transcribing a dataset takes long."""
-
-
-def transcribe_clips(
-    clips: Sequence[ClipReport], transcriber: Transcriber, work: Work, wav_of: Callable[[ClipReport], Path]
-) -> dict[str, str]:
-    """What is said in each clip, by wav hash.
+def compared(
+    clips: Sequence[ClipReport],
+    transcriber: Transcriber,
+    work: Work,
+    wav_of: Callable[[ClipReport], Path],
+    read: Callable[[str], str],
+) -> list[ClipReport]:
+    """The clips with their recognized texts, and how far these are from their transcripts.
 
     Args:
         clips: those in use.
         transcriber: the recognizer; loaded only when a clip was not transcribed before.
         work: keeps the recognized texts, clip by clip.
         wav_of: where a clip's sound lies.
+        read: a text as the model reads it.
 
     Raises:
         UserError: the recognizer is not there, or a wav cannot be read.
     """
-    key = short_hash("heard", 1, asdict(transcriber.settings))
-    pending = {
-        clip.wav_hash: clip for clip in clips if clip.wav_hash and work.get(f"heard:{key}:{clip.wav_hash}") is None
-    }
-    for number, (digest, clip) in enumerate(pending.items(), start=1):
-        wav = load_audio(wav_of(clip), VAD_RATE)[0].numpy()
-        work.put({f"heard:{key}:{digest}": transcriber.transcribe(wav)})
-        if number % _LOG_EVERY == 0 or number == len(pending):
-            log.info("transcripts compared with the speech: %d of %d clips", number, len(pending))
-    return {clip.wav_hash: work.get(f"heard:{key}:{clip.wav_hash}") for clip in clips if clip.wav_hash}
+    settings = short_hash("heard", 1, asdict(transcriber.settings))
+    found = []
+    for number, clip in enumerate(clips, start=1):
+        key = f"heard:{settings}:{clip.wav_hash}"
+        if clip.wav_hash and work.get(key) is None:
+            work.put({key: transcriber.transcribe(load_audio(wav_of(clip), VAD_RATE)[0].numpy())})
+            if number % _LOG_EVERY == 0 or number == len(clips):
+                log.info("transcripts compared with the speech: %d of %d clips", number, len(clips))
+        if (recognized := work.get(key)) is not None:
+            cer = round(disagreement(clip.text, recognized, read), 4)
+            clip = replace(clip, heard=recognized, measures=clip.measures | {"cer": cer})
+        found.append(clip)
+    return found

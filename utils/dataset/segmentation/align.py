@@ -6,7 +6,7 @@ kept. Differences from the recognized words are counted, and a clip with too man
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rapidfuzz.distance import Indel
 
@@ -24,16 +24,6 @@ _TOKEN = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]", re.UNICODE
 )
 _LONE = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Aligned:
-    """A transcript with times."""
-
-    units: list[Unit]
-    """Its words, and passages that only one side has as faults."""
-    deviations: dict[str, int]
-    """Letters recognized otherwise, by a unit's position."""
 
 
 def word_units(words: Sequence[Word]) -> list[Unit]:
@@ -55,8 +45,8 @@ def word_units(words: Sequence[Word]) -> list[Unit]:
     return [unit for unit in merged if any(map(str.isalnum, unit.text))]
 
 
-def align(transcript: str, words: Sequence[Word]) -> Aligned:
-    """Times for every word of a transcript.
+def align(transcript: str, words: Sequence[Word]) -> list[Unit]:
+    """The words of a transcript with times, and passages that only one side has as faults.
 
     Args:
         transcript: plain text.
@@ -65,7 +55,6 @@ def align(transcript: str, words: Sequence[Word]) -> Aligned:
     said = _tokens(transcript)
     recognized = [(piece, word) for word in words for piece, _ in _tokens(word.text)]
     units: list[Unit] = []
-    deviations: dict[str, int] = {}
     for s0, s1, h0, h1, same in _blocks([key for key, _ in said], [key for key, _ in recognized]):
         before = units[-1].end_s if units else (recognized[h0 - 1][1].end_s if h0 else 0.0)
         if same:
@@ -84,18 +73,18 @@ def align(transcript: str, words: Sequence[Word]) -> Aligned:
         else:
             extra = sum(len(key) for key, _ in recognized[h0:h1])
             units += _spread(said, s0, s1, times)
-            letters = max(extra, sum(len(key) for key, _ in said[s0:s1]))
+            deviation = max(extra, sum(len(key) for key, _ in said[s0:s1]))
             if units:
-                deviations[units[-1].place] = deviations.get(units[-1].place, 0) + letters
-    return Aligned(units=_merged(units, deviations), deviations=deviations)
+                units[-1] = replace(units[-1], deviation=units[-1].deviation + deviation)
+    return _merged(units)
 
 
-def with_deviations(cuts: Sequence[Cut], aligned: Aligned, words: Sequence[Word]) -> list[Cut]:
+def with_deviations(cuts: Sequence[Cut], words: Sequence[Word]) -> list[Cut]:
     """The clips, each of too many deviations with the fault that quotes its recognized text."""
     found = []
     for cut in cuts:
         letters = sum(sum(map(str.isalnum, unit.text)) for unit in cut.units)
-        share = sum(aligned.deviations.get(unit.place, 0) for unit in cut.units) / max(1, letters)
+        share = sum(unit.deviation for unit in cut.units) / max(1, letters)
         if cut.fault is None and share > MOST_DEVIATION:
             recognized = "".join(word.text for word in words if cut.start_s <= word.start_s < cut.end_s).strip()
             fault = Fault(
@@ -158,15 +147,14 @@ def _spread(said: Sequence[tuple[str, str]], s0: int, s1: int, times: tuple[floa
     return units
 
 
-def _merged(units: list[Unit], deviations: dict[str, int]) -> list[Unit]:
+def _merged(units: list[Unit]) -> list[Unit]:
     """Units of which one was spoken within another (a word of several tokens) as one."""
     found: list[Unit] = []
     for unit in units:
         last = found[-1] if found else None
         if last and not last.fault and not unit.fault and unit.start_s < last.end_s - 0.02:
-            deviations[last.place] = deviations.get(last.place, 0) + deviations.pop(unit.place, 0)
-            text = joined_text([last.text, unit.text])
-            found[-1] = replace(last, text=text, end_s=max(last.end_s, unit.end_s))
+            text, deviation = joined_text([last.text, unit.text]), last.deviation + unit.deviation
+            found[-1] = replace(last, text=text, end_s=max(last.end_s, unit.end_s), deviation=deviation)
         else:
             found.append(unit)
     return found

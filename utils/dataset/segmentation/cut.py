@@ -56,6 +56,8 @@ class Unit:
     """Where it stands, such as "cue 3"."""
     fault: Fault | None = None
     """Why it cannot be used; its sound keeps its neighbors apart."""
+    deviation: int = 0
+    """Letters recognized otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,8 @@ def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: flo
     whole = [part for unit in checked for part in _parts(unit, pauses, limits)]
     found: list[Cut] = []
     for run in _runs(whole):
-        found += [_unusable(run[0], run[0].fault)] if run[0].fault else _clips(run, pauses, limits)
+        first = run[0]
+        found += [_cut(run, first.start_s, first.end_s, first.fault)] if first.fault else _clips(run, pauses, limits)
     return found
 
 
@@ -221,23 +224,16 @@ def _clip(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: CutLe
     elif end_s - start_s < limits.shortest_s:
         detail = f"{end_s - start_s:.2f} s and no neighbor to merge with; the minimum is {limits.shortest_s} s"
         fault = Fault("too short", detail)
+    return _cut(units, start_s, end_s, fault)
+
+
+def _cut(units: Sequence[Unit], start_s: float, end_s: float, fault: Fault | None) -> Cut:
     return Cut(
-        start_s=round(start_s, 3),
-        end_s=round(end_s, 3),
+        start_s=max(0.0, round(start_s, 3)),
+        end_s=max(0.0, round(end_s, 3)),
         text=joined_text([unit.text for unit in units]),
         speaker=units[0].speaker,
         units=tuple(units),
-        fault=fault,
-    )
-
-
-def _unusable(unit: Unit, fault: Fault | None) -> Cut:
-    return Cut(
-        start_s=max(0.0, round(unit.start_s, 3)),
-        end_s=max(0.0, round(unit.end_s, 3)),
-        text=unit.text,
-        speaker=unit.speaker,
-        units=(unit,),
         fault=fault,
     )
 

@@ -46,6 +46,12 @@ _BLOCK_S = 48
 _SPEECH = 0.5
 _LEAST_SPEECH_S = 0.2
 _MARGIN_S = 0.4
+_VERSION, _CLOCK = 1, 2
+"""Raised when the same recording would give other pauses or other words; the second: one with time stamps."""
+_WORD_REACH_S = 0.25
+"""Recognized words have better times than cues."""
+
+log = logging.getLogger(__name__)
 
 
 def hear_recording(
@@ -151,14 +157,6 @@ def _blocks(audio: Path) -> Iterator[torch.Tensor]:
         yield resample(torch.cat(waiting, dim=1), rate, VAD_RATE)
 
 
-log = logging.getLogger(__name__)
-
-_VERSION, _CLOCK = 1, 2
-"""Raised when the same recording would give other pauses or other words; the second: one with time stamps."""
-_WORD_REACH_S = 0.25
-"""Recognized words have better times than cues."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class LongAudio:
     """How long recordings are taken apart."""
@@ -202,15 +200,14 @@ class LongAudio:
         name = self._name("words", audio, asdict(self.transcriber.settings))
         words, languages = hear_recording(audio, pauses, self.transcriber, self.kept / f"{name}.jsonl")
         limits = replace(self.limits, reach_s=min(_WORD_REACH_S, self.limits.reach_s))
-        if fault := self._strange(languages):
-            return [_whole(duration_s, transcript or "", fault)]
-        if not words:
-            return [_whole(duration_s, transcript or "", Fault("silent", "Whisper found no speech"))]
+        fault = self._strange(languages) or (Fault("silent", "Whisper found no speech") if not words else None)
+        if fault is not None:
+            whole = Unit(start_s=0.0, end_s=duration_s, text=transcript or "", place="the recording", fault=fault)
+            return cut_units([whole], pauses, duration_s=duration_s, limits=limits)
         if transcript is None:
             return cut_units(word_units(words), pauses, duration_s=duration_s, limits=limits)
-        aligned = align(transcript, words)
-        cuts = cut_units(aligned.units, pauses, duration_s=duration_s, limits=limits)
-        return with_deviations(cuts, aligned, words)
+        cuts = cut_units(align(transcript, words), pauses, duration_s=duration_s, limits=limits)
+        return with_deviations(cuts, words)
 
     def _strange(self, languages: dict[str, float]) -> Fault | None:
         """A recording that is mostly in another language; asked only when the recognizer was to find out."""
@@ -253,8 +250,3 @@ def _levels(audio: Path) -> NDArray[np.float32]:
     if first is None:
         raise unreadable(audio, "holds no samples")
     return stream_levels(chain([first], (part for part, _ in parts)), rate)
-
-
-def _whole(duration_s: float, text: str, fault: Fault) -> Cut:
-    unit = Unit(start_s=0.0, end_s=duration_s, text=text, place="the recording", fault=fault)
-    return Cut(start_s=0.0, end_s=duration_s, text=text, speaker=unit.speaker, units=(unit,), fault=fault)

@@ -225,10 +225,8 @@ def _alone(path: Path, reading: ReadOptions) -> list[Recording]:
     """A recording or a subtitle file that was given by itself, with its companion beside it."""
     if path.suffix.lower() in AUDIO_SUFFIXES:
         return _with_words(path, path.parent, reading, None)
-    beside = (other for other in sorted(path.parent.iterdir()) if other.suffix.lower() in AUDIO_SUFFIXES)
-    audio = next(
-        (other for other in beside if path.stem in (other.stem, f"{other.stem}{Path(path.stem).suffix}")), None
-    )
+    beside = (other for other in by_name(path.parent.iterdir()) if other.suffix.lower() in AUDIO_SUFFIXES)
+    audio = next((other for other in beside if stem(other) in stems(path)), None)
     if audio is None:
         return [Recording(audio=path, fault=Fault("no recording", "no recording of the same name beside it"))]
     return _with_words(audio, path.parent, reading, None)

@@ -68,7 +68,7 @@ class Span:
     """Where it ends, in seconds; None is the end of the file."""
 
 
-class Row(NamedTuple):
+class MetadataRow(NamedTuple):
     """What the metadata files say of a clip."""
 
     split: Split
@@ -324,20 +324,22 @@ class Report:
             ("dropped", self.dropped, _WHY, lambda c: (c.name, f"{c.reason}: {c.detail}")),
         )
 
+    @property
+    def overview(self) -> list[tuple[str, object, str]]:
+        """What became of the clips: a name, how many, and the minutes of those in use."""
+        timed = {"used": self.used, "  for training": self.in_split("train"), "  for evaluation": self.in_split("eval")}
+        reasons = Counter(clip.reason for clip in self.dropped).most_common()
+        return [
+            ("", "clips", "minutes"),
+            ("given", len(self.clips), ""),
+            *((name, len(found), f"{sum(clip.seconds for clip in found) / 60:.1f}") for name, found in timed.items()),
+            ("dropped", len(self.dropped), ""),
+            *((f"  {reason}", count, "") for reason, count in reasons),
+        ]
+
     def table(self) -> str:
         """The report as text, for the terminal and the log."""
-        timed = (
-            ("used", self.used),
-            ("  for training", self.in_split("train")),
-            ("  for evaluation", self.in_split("eval")),
-        )
-        lines = [
-            _row("", "clips", "minutes"),
-            _row("given", len(self.clips)),
-            *(_row(name, len(clips), f"{sum(clip.seconds for clip in clips) / 60:.1f}") for name, clips in timed),
-            _row("dropped", len(self.dropped)),
-            *(_row(f"  {reason}", count) for reason, count in self.totals["reasons"].items()),
-        ]
+        lines = [f"{name:<24}{count!s:>8}{minutes:>10}".rstrip() for name, count, minutes in self.overview]
         if denoised := [clip.measures for clip in self.used if "snr_before" in clip.measures]:
             before, after = (median(measures[name] for measures in denoised) for name in ("snr_before", "snr"))
             lines += ["", f"noise removed: signal-to-noise ratio {before:.1f} -> {after:.1f} dB (median)"]
@@ -353,7 +355,7 @@ def _clip_or_values(values: dict[str, Any]) -> ClipReport | dict[str, Any]:
     return ClipReport.load(values) if values.keys() >= {"source", "status"} else values
 
 
-def as_edited(clips: Sequence[ClipReport], rows: Mapping[str, Row]) -> list[ClipReport]:
+def as_edited(clips: Sequence[ClipReport], rows: Mapping[str, MetadataRow]) -> list[ClipReport]:
     """Clips with what their rows say now; one in use whose row was removed is excluded.
 
     Args:
@@ -389,7 +391,3 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
     return f"{hours}:{minutes:02}:{rest:05.2f}" if hours else f"{minutes}:{rest:05.2f}"
-
-
-def _row(name: str, count: object, minutes: str = "") -> str:
-    return f"{name:<24}{count!s:>8}{minutes:>10}".rstrip()

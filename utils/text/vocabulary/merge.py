@@ -22,7 +22,6 @@ FEWEST = 2
 """Places in the corpus that a pair needs to become a token which SentencePiece did not name."""
 _AT_ONCE = 200
 """Pairs taken from the corpus between two counts."""
-_MOST_ROUNDS = 5
 
 
 @dataclass(kw_only=True)
@@ -35,8 +34,6 @@ class Merges:
     """Candidates that did not become tokens, each with its reason."""
     num_found: int = 0
     """Merges that are no candidates: pairs of symbols that the words repeat."""
-    num_tokens: int = 0
-    """Tokens of all words, each as often as the corpus has it."""
 
     @property
     def made(self) -> list[str]:
@@ -64,26 +61,10 @@ def choose_merges(
         banned: pieces that must not.
     """
     starts = dict(zip(candidates, symbols(candidates), strict=True))
-    texts = symbols(list(words))
-
-    def attempt(without: frozenset[str]) -> _Attempt:
-        made = _Attempt(_Words(texts, list(words.values())), starts, most, without | banned)
-        made.take(candidates)
-        made.fill(usable)
-        return made
-
-    best = attempt(frozenset())
-    swapped: frozenset[str] = frozenset()
-    for _ in range(_MOST_ROUNDS):
-        swaps = best.swaps() - swapped
-        if not swaps:
-            break
-        swapped |= swaps
-        other = attempt(swapped)
-        if other.words.num_tokens >= best.words.num_tokens:
-            break
-        best = other
-    return best.outcome()
+    made = _Choice(_Words(symbols(list(words)), list(words.values())), starts, most, banned)
+    made.take(candidates)
+    made.fill(usable)
+    return made.outcome()
 
 
 class _Words:
@@ -99,10 +80,6 @@ class _Words:
             self.seen.update(text)
             for pair in pairwise(text):
                 self._where[pair].add(index)
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(len(text) * count for text, count in zip(self._texts, self._counts, strict=True))
 
     def places(self, pair: Pair) -> int:
         """In how many places a merge would join the pair."""
@@ -136,11 +113,11 @@ class _Words:
         return (pair for pair, _ in takewhile(lambda item: item[1] >= FEWEST, ordered))
 
 
-class _Attempt:
-    """One way through the candidates."""
+class _Choice:
+    """The way through the candidates."""
 
-    def __init__(self, words: _Words, starts: dict[str, list[str]], most: int, without: frozenset[str]) -> None:
-        self.words, self._starts, self._most, self._without = words, starts, most, without
+    def __init__(self, words: _Words, starts: dict[str, list[str]], most: int, banned: frozenset[str]) -> None:
+        self.words, self._starts, self._most, self._banned = words, starts, most, banned
         self._ranks: dict[Pair, int] = {}
         self._made: set[str] = set()
         self._left_out: dict[str, str] = {}
@@ -169,28 +146,13 @@ class _Attempt:
             if len(self._made) == before:
                 return
 
-    def swaps(self) -> frozenset[str]:
-        """Tokens that only stand in the way: without each, all longer ones can be made, and one more than now."""
-        steps: dict[str, list[str]] = defaultdict(list)
-        for piece, reason in self._left_out.items():
-            pair = self._pair(piece) if reason == STEP else None
-            for half in self._idle(pair) if pair else ():
-                steps[half].append(piece)
-        for pair in self._ranks:
-            for half in pair:
-                if half in steps:
-                    steps[half].append("".join(pair))
-        return frozenset(step for step, longer in steps.items() if all(self._pair(piece, step) for piece in longer))
-
     def outcome(self) -> Merges:
         left_out = {piece: reason for piece, reason in self._left_out.items() if piece not in self._made}
-        return Merges(
-            pairs=list(self._ranks), left_out=left_out, num_found=self._num_found, num_tokens=self.words.num_tokens
-        )
+        return Merges(pairs=list(self._ranks), left_out=left_out, num_found=self._num_found)
 
     def _add(self, piece: str) -> bool:
         pair = self._pair(piece)
-        fault = UNSEEN if pair is None or piece in self._without else self._fault(pair)
+        fault = UNSEEN if pair is None or piece in self._banned else self._fault(pair)
         if fault is None and len(self._made) >= self._most:
             fault = BEYOND
         if fault is not None or pair is None:
@@ -200,7 +162,7 @@ class _Attempt:
         return True
 
     def _is_free(self, piece: str) -> bool:
-        return piece not in self._made and piece not in self._without
+        return piece not in self._made and piece not in self._banned
 
     def _fault(self, pair: Pair) -> str | None:
         """Why two symbols cannot be joined."""
@@ -219,11 +181,11 @@ class _Attempt:
         self._made.add(piece)
         self.words.merge(pair)
 
-    def _pair(self, piece: str, without: str | None = None) -> Pair | None:
+    def _pair(self, piece: str) -> Pair | None:
         """The two symbols that a piece is made of once all merges were made; None when there are more."""
         symbols = list(self._starts.get(piece) or piece)
         while len(symbols) > 2:
-            known = [pair for pair in pairwise(symbols) if pair in self._ranks and "".join(pair) != without]
+            known = [pair for pair in pairwise(symbols) if pair in self._ranks]
             if not known:
                 return None
             symbols = _joined(symbols, min(known, key=self._ranks.__getitem__))
