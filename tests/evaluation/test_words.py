@@ -13,14 +13,14 @@ SENTENCES = [[(7 * number + 3 * place) % NUM_WORDS for place in range(LENGTH)] f
 
 
 def near_miss_rank(said: list[int], wanted: list[int], *, seed: int) -> int:
-    """Rank of the wanted sentence when `said` is heard in a room, among variants with a fifth of the words swapped."""
+    """Rank of the wanted sentence when `said` is said in a room, among variants with a fifth of the words swapped."""
     variants = [sentence(variant) for variant in near_misses(wanted, seed=seed)]
-    heard = mfccs(trimmed(in_a_room(sentence(said))))
-    return rank(heard, mfccs(sentence(wanted)), [mfccs(variant) for variant in variants])
+    recognized = mfccs(trimmed(in_a_room(sentence(said))))
+    return rank(recognized, mfccs(sentence(wanted)), [mfccs(variant) for variant in variants])
 
 
 @pytest.mark.parametrize(
-    ("wanted", "heard", "rate"),
+    ("wanted", "recognized", "rate"),
     [
         ("Good morning, everyone!", "good morning everyone", 0),
         ("It's ten.", "its ten", 0),
@@ -33,8 +33,8 @@ def near_miss_rank(said: list[int], wanted: list[int], *, seed: int) -> int:
         ("naïve", "nai\u0308ve", 0),
     ],
 )
-def test_character_error_rates(wanted: str, heard: str, rate: float) -> None:
-    assert character_error_rate(wanted, heard, count_spaces=True) == pytest.approx(rate)
+def test_character_error_rates(wanted: str, recognized: str, rate: float) -> None:
+    assert character_error_rate(wanted, recognized, count_spaces=True) == pytest.approx(rate)
 
 
 def test_the_same_recording_is_found_and_another_sentence_is_not() -> None:
