@@ -5,6 +5,8 @@ cd /d "%~dp0.."
 if exist .venv\.started goto run
 py -3.12 -m venv .venv || py -3.11 -m venv .venv || goto failed
 .venv\Scripts\python -m pip install -r requirements.txt -c requirements.lock || goto failed
+rem PyPI's PyTorch has no CUDA on Windows: the build for the GPU comes from PyTorch's own index, which is printed.
+.venv\Scripts\python -m scripts.torch_for_gpu || goto failed
 type nul > .venv\.started
 :run
 start "" /b cmd /c "timeout /t 15 /nobreak >nul & start http://127.0.0.1:7860"

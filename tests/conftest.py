@@ -80,7 +80,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Memory is given back, even after failures; PYTEST_DEBUG_TEMPROOT=/tmp keeps what failed tests wrote."""
+    """Memory is freed, even after failures; PYTEST_DEBUG_TEMPROOT=/tmp keeps what failed tests wrote."""
     folder = config._tmp_path_factory._basetemp  # type: ignore[attr-defined]  # pytest has no public way
     if IN_MEMORY and folder is not None:
         shutil.rmtree(folder, ignore_errors=True)

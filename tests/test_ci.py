@@ -1,4 +1,4 @@
-"""The script of CI goes on to the tests, and says so, where a system program cannot be installed."""
+"""The script of CI continues with the tests, and says so, where a system program cannot be installed."""
 
 import os
 import subprocess

@@ -121,3 +121,5 @@ def test_the_starters_are_right_for_their_shells() -> None:
     lines = (ROOT / "scripts" / "start.bat").read_text(encoding="ascii").splitlines()
     labels = {line[1:] for line in lines if line.startswith(":")}
     assert {line.split("goto ")[1] for line in lines if "goto " in line} == labels
+    steps = [line for line in lines if "python -m" in line and "||" in line]
+    assert "requirements.txt" in steps[0] and "scripts.torch_for_gpu" in steps[1], "it reads the packages of the first"

@@ -1,4 +1,4 @@
-"""A file is replaced whole or not at all, whoever else writes it at the same time."""
+"""A file is replaced whole or not at all, even if others write it at the same time."""
 
 import errno
 import hashlib

@@ -86,7 +86,7 @@ def run_of(project: Project) -> Path:
 def wait_until_gone(pid: int) -> None:
     deadline = time.monotonic() + 120
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "the process that trains goes on"
+        assert time.monotonic() < deadline, "the process that trains does not end"
         time.sleep(0.1)
 
 

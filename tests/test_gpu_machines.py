@@ -47,9 +47,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def install(*, visible: str | None = None, cuda: bool = False, **told) -> None:
+    def install(*, visible: str | None = None, cuda: bool = False, **values) -> None:
         answers = Answers()
-        answers.told |= {"DeviceGetUUID": lambda handle: f"GPU-{handle}", **told}
+        answers.values |= {"DeviceGetUUID": lambda handle: f"GPU-{handle}", **values}
         answers.install(monkeypatch)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -59,7 +59,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 MACHINES = [
-    # told, visible, device of auto, words about it, number of processes with 0
+    # values, visible, device of auto, words about it, number of processes with 0
     (NO_DRIVER, None, "cpu", "", 1),
     (OLD_DRIVER, None, "cpu", "driver 550.54.14 .*too old.* 580 or newer.*cu12", 1),
     ({}, "", "cpu", "hides every GPU", 1),
@@ -71,11 +71,11 @@ MACHINES = [
 ]
 
 
-@pytest.mark.parametrize(("told", "visible", "device", "words", "processes"), MACHINES)
+@pytest.mark.parametrize(("values", "visible", "device", "words", "processes"), MACHINES)
 def test_every_entry_point_takes_the_device_that_pytorch_can_use(
-    machine, project: Project, monkeypatch, told: dict, visible: str | None, device: str, words: str, processes: int
+    machine, project: Project, monkeypatch, values: dict, visible: str | None, device: str, words: str, processes: int
 ) -> None:
-    machine(visible=visible, cuda=told not in (NO_DRIVER, OLD_DRIVER) and visible != "", **told)
+    machine(visible=visible, cuda=values not in (NO_DRIVER, OLD_DRIVER) and visible != "", **values)
     entries, kind = EntryPoints(project, monkeypatch), device.split(":")[0]
     assert entries.devices("auto") == {**dict.fromkeys(CLAIMED, device), **dict.fromkeys(SPEAKING, kind)}
     settled, why = settle_device("auto")
@@ -85,7 +85,7 @@ def test_every_entry_point_takes_the_device_that_pytorch_can_use(
     if kind == "cpu":
         # The recognizer needs an older driver than PyTorch, and says itself what it lacks.
         wanted = dict.fromkeys(wanted, REFUSED) | {"compare": "cpu", "prepare": "cuda:0"}
-    if told is NO_DRIVER:
+    if values is NO_DRIVER:
         # Without a driver there is nothing to name: the job's own process refuses, and the page offers no cuda.
         wanted |= {"page_trains": "cuda:0", "page_speaks": "cuda"}
     assert entries.devices("cuda") == wanted

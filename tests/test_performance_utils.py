@@ -138,7 +138,7 @@ class Wide(nn.Module):
 
 
 def in_a_fresh_process(work: Callable[[], Result]) -> Result:
-    """What `work` finds where no other test has left memory that the process holds but nobody uses."""
+    """What `work` finds where no other test has left memory that the process holds but does not use."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work).result(timeout=240)
 

@@ -42,7 +42,7 @@ def take_input() -> int:
     """Descriptor of this process's standard input, for itself alone; `sys.stdin` is empty from now on.
 
     A thread that waits in `sys.stdin` holds its lock: a forked process, such as a DataLoader's, would wait for that
-    lock for good when it closes what it inherited.
+    lock permanently when it closes what it inherited.
     """
     taken = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)

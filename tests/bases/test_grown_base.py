@@ -83,7 +83,7 @@ def trained(grown: Grown) -> Iterator[Grown]:
 
 def test_it_prepares_trains_exports_and_speaks(trained: Grown, tmp_path: Path) -> None:
     assert Report.load(trained.project.report).totals["used"] == len(TEXTS)
-    # What the tiny base babbles goes on to the limit: once is enough.
+    # What the tiny base babbles ends at the limit: once is enough.
     models = [trained.flags()] + ([["--model", str(trained.base.folder)]] if trained.base.can_speak else [])
     for number, model in enumerate(models):
         wav = tmp_path / f"{number}.wav"

@@ -59,7 +59,7 @@ def test_voice_that_is_missing_is_named(tmp_path: Path, capfd: pytest.CaptureFix
 def old_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU whose driver is too old for the installed PyTorch."""
     answers = Answers()
-    answers.told |= {"SystemGetDriverVersion": "550.54.14", "SystemGetCudaDriverVersion_v2": 12_040}
+    answers.values |= {"SystemGetDriverVersion": "550.54.14", "SystemGetCudaDriverVersion_v2": 12_040}
     answers.install(monkeypatch)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 

@@ -48,7 +48,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def _ignored(phase: str, done: int, total: int | None) -> None:
-    """Nobody asked."""
+    """No progress is reported."""
 
 
 def _asked(**settings) -> ExportConfig:
@@ -169,12 +169,12 @@ def test_clips_that_the_model_cannot_read_are_left_out(starter, project, tmp_pat
     samples = synthesizer.gpt.shape.max_audio_tokens * CODE_SAMPLES
     write_wav(longest.audio, 0.01 * torch.randn(1, samples), DATASET_RATE)
     unusable = [endless, gone, longest]
-    arguments = {"language": "en", "steps": 1, "folder": tmp_path / "lessons"}
+    arguments = {"language": "en", "steps": 1, "folder": tmp_path / "examples"}
     for evaluated in (unusable, []):
         with pytest.raises(UserError, match="no clip"):
             tune_decoder(starter, synthesizer.gpt, voice, clips[:1], evaluated, **arguments)
     assert tune_decoder(starter, synthesizer.gpt, voice, [*unusable, *clips], clips[:1], **arguments).steps == 1
-    assert not (tmp_path / "lessons").exists()
+    assert not (tmp_path / "examples").exists()
 
 
 def test_how_many_steps_are_asked_for(starter, monkeypatch) -> None:
@@ -220,7 +220,7 @@ def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_
     synthesizer, clips = Synthesizer(tiny), read_manifest(project.train_csv)[:2]
     voice = synthesizer.voice(clips[0].audio)
     clips = [replace(clip, text="No.") for clip in clips]
-    folder = tmp_path / "lessons"
+    folder = tmp_path / "examples"
     arguments = {"language": "en", "steps": 3, "folder": folder}
 
     def fit(progress=None) -> TunedDecoder:

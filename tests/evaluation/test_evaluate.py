@@ -43,7 +43,7 @@ def trained(tmp_path_factory) -> Project:
     """A project with one short run; its evaluation clips say little, so that noise is soon spoken."""
     project = make_project(tmp_path_factory.mktemp("output"), num_train=4)
     clips = [project.dataset / "wavs" / f"clip{number}.wav" for number in (4, 5)]
-    texts = ["Go on.", "No."]
+    texts = ["Come in.", "No."]
     write_manifest(
         project.eval_csv,
         [Clip(audio=clip, text=text, speaker="one") for clip, text in zip(clips, texts, strict=True)],
@@ -70,7 +70,7 @@ def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeyp
     assert [model["name"] for model in found["models"]] == ["best", "base"]
     assert set(found["missing"]) - {"second_cosine"} == {"near_miss", "wer", "cer"}
     for model in found["models"]:
-        assert [sentence["text"] for sentence in model["sentences"]] == ["Go on.", "No."]
+        assert [sentence["text"] for sentence in model["sentences"]] == ["Come in.", "No."]
         assert model["summary"]["near_miss"] is None
         assert 0 < model["summary"]["real_time"] < 100
         for sentence in model["sentences"]:
@@ -90,7 +90,7 @@ def test_the_demo_compares_the_base_with_the_trained_voice(trained: Project, mon
 def test_a_text_file_needs_the_synthesiser(trained: Project, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     lines = tmp_path / "lines.txt"
-    lines.write_text("Go on.\nNo.\n", encoding="utf-8")
+    lines.write_text("Come in.\nNo.\n", encoding="utf-8")
     config = EvaluateConfig(project=trained.name, output=trained.output, sentences=lines)
     with pytest.raises(UserError, match="espeak-ng is not installed"):
         evaluate(config)
@@ -136,10 +136,10 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
         number = int(sentence.text.split()[1])
         return Said(wav=spoiled.get(number, _at_24k(in_a_room(sentence.reference))), finished=number != 5)
 
-    def heard(wav: torch.Tensor) -> str:
+    def recognized(wav: torch.Tensor) -> str:
         return "sentence 2" if wav.shape[1] == sentences[0].reference.shape[1] else ""
 
-    recognizer = Recognizer(name="known", language="en", hear=heard)
+    recognizer = Recognizer(name="known", language="en", hear=recognized)
     right_speech, wrong_speech = map(right, sentences), map(wrong, sentences)
     good = score_model("good", right_speech, sentences, voice=voice, folder=tmp_path, recognizer=recognizer)
     bad = score_model("bad", wrong_speech, sentences, voice=voice, folder=tmp_path)
@@ -163,9 +163,9 @@ def test_a_recognizer_that_heard_the_end_decides_how_a_sentence_ended(tmp_path: 
     sentence = SpokenSentence(text="the last word", reference=recording(2))
     seconds = recording(2).shape[1] / RATE
 
-    def defects(sound: torch.Tensor, heard: str, end: float | None) -> list[str]:
+    def defects(sound: torch.Tensor, recognized: str, end: float | None) -> list[str]:
         said = Said(wav=_at_24k(sound), finished=True)
-        recognizer = Recognizer(name="known", language="en", hear=lambda _: heard, end_of=lambda _: end)
+        recognizer = Recognizer(name="known", language="en", hear=lambda _: recognized, end_of=lambda _: end)
         found = score_model("one", [said], [sentence], voice=recording(20), folder=tmp_path, recognizer=recognizer)
         return found.scores[0].defects
 
@@ -173,7 +173,7 @@ def test_a_recognizer_that_heard_the_end_decides_how_a_sentence_ended(tmp_path: 
     assert defects(half, "The lost sword.", seconds / 2) == []
     assert defects(half, "The last", seconds / 2) == ["early_stop"], "a word is missing"
     assert "run_on" in defects(longer, "The last word", None), "nothing is known of where it ended"
-    assert "run_on" in defects(longer, "The last word", seconds), "sound goes on after the last word"
+    assert "run_on" in defects(longer, "The last word", seconds), "sound continues after the last word"
     assert "run_on" in defects(longer, "The last word again", 2 * seconds), "a word is added"
     assert defects(longer, "The last word", end_of_sound(longer)) == []
 

@@ -40,20 +40,20 @@ def spoken(text: str, voice: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("language", "text", "heard", "wer"),
+    ("language", "text", "recognized", "wer"),
     [
         ("en", "It's twenty-five degrees, isn't it?", "It is 25 degrees, is not it", 0),
         ("en", "Ring the old bell.", "ring the cold bell", 1 / 4),
-        ("en", "Go on.", "go on and on and on", 2),
-        ("en", "Go on.", "", 1),
+        ("en", "Come in.", "come in and in and in", 2),
+        ("en", "Come in.", "", 1),
         ("es", "¿Qué tal, mañana?", "que tal mañana", 1 / 3),
         ("zh", "你好世界", "你好地界", 1 / 4),
         ("en", "!", "", 0),
         ("en", "!", "oh", 1),
     ],
 )
-def test_error_rates_count_words_as_whisper_does(language: str, text: str, heard: str, wer: float) -> None:
-    recognizer = Recognizer(name="known", language=language, hear=lambda wav: heard)
+def test_error_rates_count_words_as_whisper_does(language: str, text: str, recognized: str, wer: float) -> None:
+    recognizer = Recognizer(name="known", language=language, hear=lambda wav: recognized)
     assert recognizer.recognize(torch.zeros(1, RATE), text).wer == pytest.approx(wer)
 
 
@@ -142,12 +142,12 @@ def test_recordings_are_transcribed_with_real_weights(tmp_path: Path) -> None:
         write_wav(source / f"{chapter}.wav", resample(wav, RATE, DATASET_RATE), DATASET_RATE)
     options = {"transcriber": str(packaged("tiny.en")), "transcriber_device": "cpu", "compute_type": "int8"}
     report = prepare(config(source, tmp_path / "out", **options, workers=1))
-    said, heard = (
+    said, recognized = (
         {word.strip(".,") for text in texts for word in text.lower().split()}
         for texts in (BOOK, [clip.text for clip in report.used])
     )
     # All 52 words are found with every instruction set of CTranslate2, in int8 and in float32.
-    assert len(report.used) >= 2 and len(said & heard) >= 0.8 * len(said)
+    assert len(report.used) >= 2 and len(said & recognized) >= 0.8 * len(said)
 
 
 @pytest.mark.programs("espeak-ng", "recognizer")

@@ -1,4 +1,4 @@
-"""The second speaker encoder: its spectrogram is the one it was trained with, and voices are told apart."""
+"""The second speaker encoder: its spectrogram is the one it was trained with, and voices are distinguished."""
 
 import librosa
 import numpy as np

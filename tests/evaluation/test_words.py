@@ -11,10 +11,10 @@ SENTENCES = [[(7 * number + 3 * place) % NUM_WORDS for place in range(LENGTH)] f
 
 
 def near_miss_rank(said: list[int], wanted: list[int], *, seed: int) -> int:
-    """Rank of the wanted sentence when `said` is heard in a room, among variants with a fifth of the words swapped."""
+    """Rank of the wanted sentence when `said` is said in a room, among variants with a fifth of the words swapped."""
     variants = [sentence(variant) for variant in near_misses(wanted, seed=seed)]
-    heard = mfccs(trimmed(in_a_room(sentence(said))))
-    return rank(heard, mfccs(sentence(wanted)), [mfccs(variant) for variant in variants])
+    recognized = mfccs(trimmed(in_a_room(sentence(said))))
+    return rank(recognized, mfccs(sentence(wanted)), [mfccs(variant) for variant in variants])
 
 
 def test_the_same_recording_is_found_and_another_sentence_is_not() -> None:

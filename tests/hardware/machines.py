@@ -34,7 +34,7 @@ class Answers:
     """A driver with two GPUs of 8 GiB, standing in where no GPU is; a value that is an NVML error number is raised."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Any] = {
+        self.values: dict[str, Any] = {
             "Init": None,
             "Shutdown": None,
             "DeviceGetCount": 2,
@@ -59,15 +59,15 @@ class Answers:
         return type("Process", (), {"pid": pid, "usedGpuMemory": used})
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in self.told.items():
+        for name, value in self.values.items():
             monkeypatch.setattr(pynvml, f"nvml{name}", self._answer(value))
 
     @staticmethod
     def _answer(value: Any) -> Callable[..., Any]:
         def answer(*args: Any) -> Any:
-            told = value(*args) if callable(value) and not isinstance(value, type) else value
-            if isinstance(told, pynvml.NVMLError):
-                raise told
-            return told
+            found = value(*args) if callable(value) and not isinstance(value, type) else value
+            if isinstance(found, pynvml.NVMLError):
+                raise found
+            return found
 
         return answer

@@ -58,7 +58,7 @@ def test_a_gpu_is_described_as_the_driver_tells_it(monkeypatch, driver):
 def test_what_a_driver_does_not_tell_is_none_and_the_rest_stays(monkeypatch, driver):
     unsupported = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     unknown = pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-    driver.told |= {
+    driver.values |= {
         "DeviceGetUtilizationRates": unsupported,
         "DeviceGetTemperatureV": unknown,
         "DeviceGetTemperature": 44,
@@ -73,7 +73,7 @@ def test_what_a_driver_does_not_tell_is_none_and_the_rest_stays(monkeypatch, dri
 
 def test_a_lost_gpu_does_not_hide_the_others(monkeypatch, driver):
     lost = pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
-    driver.told["DeviceGetHandleByIndex"] = lambda index: lost if index == 0 else index
+    driver.values["DeviceGetHandleByIndex"] = lambda index: lost if index == 0 else index
     driver.install(monkeypatch)
     survey = find_gpus()
     assert [gpu.index for gpu in survey.gpus] == [1]

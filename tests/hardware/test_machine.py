@@ -1,4 +1,4 @@
-"""Processor, memory and disk are those that this process may use, told without loading torch."""
+"""Processor, memory and disk are those that this process may use, read without loading torch."""
 
 import mmap
 import os

@@ -106,7 +106,7 @@ def test_the_parts_of_a_divided_gpu_are_read_from_the_driver(monkeypatch: pytest
         return f"part {number}"
 
     answers = Answers()
-    answers.told |= {
+    answers.values |= {
         "DeviceGetCount": 1,
         "DeviceGetMigMode": [1, 1],
         "DeviceGetMaxMigDeviceCount": 3,

@@ -5,7 +5,9 @@ import platform
 import pytest
 import torch
 
-from tests.hardware.machines import make_gpu
+from scripts import torch_for_gpu
+from tests.hardware.machines import make_gpu, make_machine
+from utils.hardware.gpu import Gpu
 from utils.hardware.wheel import WHEELS, TorchBuild, best_wheel, gpu_problems, parse_version, torch_build
 
 CU130 = TorchBuild(version="2.11.0+cu130", cuda=(13, 0))
@@ -68,3 +70,28 @@ def test_other_reasons_why_pytorch_does_not_see_a_gpu(monkeypatch):
     assert best_wheel((8, 6), make_gpu(8, (8, 6), driver="530.30.02")).tag == "cu128"
     assert best_wheel((6, 1)).tag == "cu126"
     assert best_wheel((12, 0), make_gpu(8, (12, 0), driver="610.0")).tag == "cu130"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "build", "installed", "printed"),
+    [
+        (make_gpu(8, (8, 9)), TorchBuild(version="2.11.0+cpu", cuda=None), "cu130", "driver 580 or newer"),
+        (make_gpu(8, (6, 1), name="GTX 1080"), CU130, "cu126", "no kernels for GTX 1080 (Pascal, sm_61)"),
+        (make_gpu(8, (8, 9)), CU130, "", ""),
+        (make_gpu(8, (3, 5)), CU130, "", "too old for PyTorch"),
+        (None, CU130, "", "no driver"),
+    ],
+)
+def test_the_start_installs_the_build_that_the_gpu_needs(
+    gpu: Gpu | None, build: TorchBuild, installed: str, printed: str, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    calls: list[list[str]] = []
+    problems = gpu_problems(gpu, build) if gpu else []
+    machine = make_machine(gpu, gpu_problems=problems, gpu_reason="" if gpu else "no driver")
+    monkeypatch.setattr(torch_for_gpu, "this_machine", lambda: machine)
+    monkeypatch.setattr(torch_for_gpu, "torch_build", lambda: build)
+    monkeypatch.setattr("subprocess.call", lambda command: calls.append(command) or 3)
+    assert torch_for_gpu.main() == (3 if installed else 0)
+    assert printed in capsys.readouterr().out
+    index = ["--index-url", f"https://download.pytorch.org/whl/{installed}"]
+    assert [(call[1:4], call[-2:]) for call in calls] == [(["-m", "pip", "install"], index)] * bool(installed)

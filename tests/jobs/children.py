@@ -47,7 +47,7 @@ child = "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, sig
     "print(subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)']).pid, flush=True);" \\
     "time.sleep(60)"
 middle = subprocess.Popen([sys.executable, "-S", "-c", child], stdout=subprocess.PIPE, text=True)
-# A child of a child that has ended: nobody's child but of our session.
+# A child of a child that has ended: no child of ours, but of our session.
 orphan = subprocess.Popen(
     [sys.executable, "-S", "-c", "import subprocess, sys; print(subprocess.Popen([sys.executable, '-S', '-c', "
      "'import time; time.sleep(60)'], stdout=subprocess.DEVNULL).pid)"], stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Two jobs never share a GPU, nor two trainings the CPU; the second one is told who is first."""
+"""Two jobs never share a GPU, nor two trainings the CPU; the second one gets the name of the first."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Jobs outlive who started them; a process is recognized again, and runs go on in their folders."""
+"""Jobs outlive who started them; a process is recognized again, and runs continue in their folders."""
 
 import os
 import signal
@@ -166,7 +166,7 @@ def test_a_run_started_by_hand_is_known_while_it_lasts(output: Path) -> None:
     assert jobs.status(folder).state == "finished"
     assert jobs.stop(folder).state == "finished", "this process does more than that run"
     jobs.register(folder, "train", device="cpu", output=output)
-    assert jobs.status(folder).state == "running", "the same process may go on with the run"
+    assert jobs.status(folder).state == "running", "the same process may resume the run"
     with (folder / "events.jsonl").open("a") as log:
         log.write('{"kind": "failed"}\n')
     assert ended(started(output, FINISHES)).state == "finished"

@@ -46,15 +46,15 @@ def test_lengths_are_those_that_training_sees(tmp_path, base):
             "odd.wav": (12_345, 16_000, "Good morning."),
         },
     )
-    told: list[tuple[int, int]] = []
-    report = measure_lengths(table, base, "en", progress=lambda _, *done: told.append(done))
+    counted: list[tuple[int, int]] = []
+    report = measure_lengths(table, base, "en", progress=lambda _, *done: counted.append(done))
     assert report.samples.tolist() == [22_050, 44_100, 17_013]
     assert report.num_codes.tolist() == [22, 44, 17]
     assert report.tokens.tolist() == [
         len(base.tokenizer().encode(text, "en")) for text in ("Hi.", "Hello there.", "Good morning.")
     ]
     assert report.seconds[0] == 1.0
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert counted == [(1, 3), (2, 3), (3, 3)]
     shape = base.gpt_shape()
     assert (report.max_samples, report.max_tokens) == ((shape.max_audio_tokens - 1) * 1_024, shape.max_text_tokens)
 

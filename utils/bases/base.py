@@ -25,7 +25,7 @@ XTTS_ROWS = 6_681
 """Text rows of XTTS v2."""
 FORMER_STARTER = 5
 """Version of the starter that models and runs without one were made from."""
-AFTER_NEW_VERSION = "train again from this version; an exported model goes on speaking"
+AFTER_NEW_VERSION = "train again from this version; an exported model keeps working"
 ADDED_ROWS = "added_rows"
 """In about.json: first and last ids of the rows that the vocabulary was grown by."""
 

@@ -68,14 +68,14 @@ class Recognizer:
 
     def recognize(self, wav: Tensor, text: str) -> Recognized:
         """Recognize speech, [1, N], and count its errors against the text that should have been said."""
-        heard = self.hear(wav)
+        recognized = self.hear(wav)
         normalize = normalizer(self.language)
-        expected, got = normalize(text), normalize(heard)
+        expected, got = normalize(text), normalize(recognized)
         num_words, num_characters = len(expected.split()), len(expected)
         both = expected.split() and got.split()
         steps = jiwer.process_words(expected, got).alignments[0] if both else []
         return Recognized(
-            text=heard,
+            text=recognized,
             wer=float(jiwer.wer(expected, got)) if expected else float(bool(got)),
             cer=float(jiwer.cer(expected, got)) if expected else float(bool(got)),
             num_words=max(1, num_words),

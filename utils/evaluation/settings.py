@@ -28,7 +28,7 @@ class EvaluateConfig(Config):
     sentences: Path | None = None
     """Text file with one sentence a line; the project's evaluation clips when not given."""
     num_sentences: int = 20
-    """At most so many sentences, from the beginning."""
+    """How many sentences at most, from the beginning."""
     reference: Path | None = None
     """Recording of the voice; the run's or the model's own reference.wav when not given."""
     language: str | None = None

@@ -1,8 +1,7 @@
 """Long work in child processes that outlive the process that started them, known only by what they leave on disk.
 
-A job's folder holds config.yaml (its settings), job.json (its process), events.jsonl (what happened) and a log. Whoever
-wants to know how a job is doing reads these and the process table: a page, a second page, a restarted server and a
-shell all see the same.
+A job's folder holds config.yaml (its settings), job.json (its process), events.jsonl (what happened) and a log. These
+and the process table say how a job is doing: a page, a second page, a restarted server and a shell all see the same.
 
     job = jobs.start("train", config)          # a child process begins
     jobs.status(job.folder).state              # starting, running, stopping, finished, stopped, failed or lost

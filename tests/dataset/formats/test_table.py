@@ -184,15 +184,6 @@ def test_a_fault_far_into_a_file_is_found_at_its_line(tmp_path: Path) -> None:
     assert caught.value.where == f"{path}, line 100002"
 
 
-OPEN = 'audio_file{0}text{0}speaker_name\na.wav{0}"Hello{0}ann\nb.wav{0}He said "no{0}ann\nc.wav{0}bye"{0}ann\n'
-
-
-@pytest.mark.parametrize("separator", ["|", "\t", ",", ";"])
-def test_a_quotation_that_closes_rows_later_joins_no_rows(tmp_path: Path, separator: str) -> None:
-    rows = read(_table(tmp_path, OPEN.format(separator)))
-    assert [(row.audio, row.text) for row in rows] == [("a.wav", '"Hello'), ("b.wav", 'He said "no'), ("c.wav", 'bye"')]
-
-
 @pytest.mark.parametrize(
     ("line", "text"),
     [

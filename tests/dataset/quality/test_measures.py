@@ -102,10 +102,3 @@ def test_the_channel_asked_for_is_used(tmp_path: Path, channel: str) -> None:
     for clip, expected in zip(report.used, demo_clips(2), strict=True):
         sound = load_audio(tmp_path / "out" / "voice" / "dataset" / clip.clip, DATASET_RATE)
         assert torch.equal(sound, load_audio(expected.audio, DATASET_RATE))
-
-
-def test_several_processes_give_what_one_gives(tmp_path: Path) -> None:
-    source = make_source(tmp_path / "in", 6)
-    one = prepare(_settings(source, tmp_path / "one", workers=1))
-    two = prepare(_settings(source, tmp_path / "two", workers=2))
-    assert one.clips == two.clips

@@ -25,24 +25,6 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def test_a_committed_change_is_there_and_the_staging_folder_is_not(project: Project) -> None:
-    assert set(snapshot(project)) == {
-        "dataset/wavs/old.wav",
-        "dataset/metadata_train.csv",
-        "dataset/metadata_eval.csv",
-        "dataset/report.json",
-        "dataset/lang.txt",
-    }
-    assert not (project.dataset / ".new").exists()
-
-
-def test_a_change_without_commit_leaves_no_trace(project: Project) -> None:
-    before = snapshot(project)
-    with staged(project) as staging:
-        _fill(staging, project, "new")
-    assert snapshot(project) == before
-
-
 def test_a_change_that_was_complete_when_the_process_died_is_finished(project: Project) -> None:
     staging = Staging(project)
     staging.begin()

@@ -119,37 +119,35 @@ def _names(archive: zipfile.ZipFile, notes: list[str], shown: str) -> dict[str, 
     the names stand in the archive's tables.
     """
     members = archive.infolist()
-    strange = [m.filename for m in members if not m.flag_bits & _UTF8_FLAG and not m.filename.isascii()]
     found = {member.filename: member.filename for member in members}
+    strange = [m.filename for m in members if not m.flag_bits & _UTF8_FLAG and not m.filename.isascii()]
     if not strange:
         return found
-    raw = [name.encode("cp437") for name in strange]
     tables = [m for m in members if PurePosixPath(m.filename).suffix.lower() in TABLES and m.file_size < _TABLE_BYTES]
-    content = [archive.read(member) for member in tables if not member.flag_bits & 1]
-    best, most = "utf-8", -1
-    for page in ("utf-8", *_CODE_PAGES):
+    content = b"\n".join(archive.read(member) for member in tables if not member.flag_bits & 1)
+
+    def matching(page: str) -> int:
+        """How many names stand in the tables; -1 where one cannot be in this code page."""
         try:
-            names = [unicodedata.normalize("NFC", name.decode(page)) for name in raw]
+            names = [unicodedata.normalize("NFC", _in_page(name, page)) for name in strange]
         except UnicodeDecodeError:
-            continue
-        text = "\n".join(
-            unicodedata.normalize("NFC", table.decode(encoding, "replace"))
-            for table in content
-            for encoding in ("utf-8", page)
-        )
+            return -1
+        text = unicodedata.normalize("NFC", "\n".join(content.decode(each, "replace") for each in ("utf-8", page)))
         # The names of folders need not stand in a table.
-        matching = sum(PurePosixPath(name).stem in text for name in names if not name.endswith("/"))
-        if page == "utf-8" or matching > max(0, most):
-            best, most = page, matching
-        if page == "utf-8":
-            break
-    if most < 0 or (most == 0 and best != "utf-8"):
-        notes.append(
-            f"{shown}: names such as {strange[0]!r} are not UTF-8; tried {', '.join(_CODE_PAGES)}: none fits its tables"
-        )
+        return sum(PurePosixPath(name).stem in text for name in names if not name.endswith("/"))
+
+    best = "utf-8" if matching("utf-8") >= 0 else max(_CODE_PAGES, key=matching)
+    if best != "utf-8" and matching(best) <= 0:
+        tried = ", ".join(_CODE_PAGES)
+        notes.append(f"{shown}: names such as {strange[0]!r} are not UTF-8; tried {tried}: none fits its tables")
         return found
     notes.append(f"{shown}: {len(strange)} names were read as {best}")
-    return found | {name: bytes_.decode(best) for name, bytes_ in zip(strange, raw, strict=True)}
+    return found | {name: _in_page(name, best) for name in strange}
+
+
+def _in_page(name: str, page: str) -> str:
+    """A name that zipfile took for one of the old IBM code page, in another."""
+    return name.encode("cp437").decode(page)
 
 
 def _check(path: Path, archive: zipfile.ZipFile, names: dict[str, str]) -> list[zipfile.ZipInfo]:

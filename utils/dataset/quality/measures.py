@@ -87,25 +87,20 @@ def outliers(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _own_flags(clip: ClipReport, max_cer: float, loudness: float | None) -> list[Flag]:
     """What a clip shows without the others."""
-    m = clip.measures
+    # What was not measured stands out nowhere.
+    m = dict.fromkeys(("lost", "clipping", "dc", "cer"), 0.0) | {"snr": 99.0, "speech": 1.0, "mos": 5.0}
+    m |= dict.fromkeys(("begins", "ends"), -99.0) | clip.measures
+    words = f"Whisper recognized: {clip.heard[:120]!r}"
     found: list[tuple[bool, str, str]] = [
-        ("lost" in m, "damaged", f"{m.get('lost', 0):.2f} s of the recording cannot be decoded"),
-        (
-            m.get("snr", 99) < SNR,
-            "noise",
-            f"signal-to-noise ratio {m.get('snr', 0):.0f} dB, below {SNR:.0f} dB",
-        ),
-        (m.get("clipping", 0) > CLIPPING, "clipping", f"{m.get('clipping', 0):.2%} of the samples are clipped"),
-        (m.get("speech", 1) < SPEECH, "little speech", f"{m.get('speech', 1):.0%} of the clip is speech"),
-        (abs(m.get("dc", 0)) > DC and not clip.cleaning, "offset", f"DC offset {m.get('dc', 0):+.3f}"),
-        (m.get("begins", -99) > EDGE, "cut beginning", "the clip starts in the middle of speech"),
-        (m.get("ends", -99) > EDGE, "cut end", "the clip ends in the middle of speech"),
-        (
-            m.get("cer", 0) > max_cer,
-            "transcript",
-            f"{m.get('cer', 0):.0%} of the characters differ; Whisper recognized: {clip.heard[:120]!r}",
-        ),
-        (m.get("mos", 5) < MOS, "sound quality", f"DNSMOS {m.get('mos', 5):.1f}, below {MOS}"),
+        (m["lost"] > 0, "damaged", f"{m['lost']:.2f} s of the recording cannot be decoded"),
+        (m["snr"] < SNR, "noise", f"signal-to-noise ratio {m['snr']:.0f} dB, below {SNR:.0f} dB"),
+        (m["clipping"] > CLIPPING, "clipping", f"{m['clipping']:.2%} of the samples are clipped"),
+        (m["speech"] < SPEECH, "little speech", f"{m['speech']:.0%} of the clip is speech"),
+        (abs(m["dc"]) > DC and not clip.cleaning, "offset", f"DC offset {m['dc']:+.3f}"),
+        (m["begins"] > EDGE, "cut beginning", "the clip starts in the middle of speech"),
+        (m["ends"] > EDGE, "cut end", "the clip ends in the middle of speech"),
+        (m["cer"] > max_cer, "transcript", f"{m['cer']:.0%} of the characters differ; {words}"),
+        (m["mos"] < MOS, "sound quality", f"DNSMOS {m['mos']:.1f}, below {MOS}"),
     ]
     if loudness is not None and clip.cleaning and m.get("loudness", loudness) < loudness - QUIETER:
         found.append((True, "quiet", f"{m['loudness']:.0f} LUFS: peaks prevent {loudness:.0f} LUFS"))
