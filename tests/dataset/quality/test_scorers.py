@@ -145,5 +145,5 @@ def test_the_real_dnsmos_prefers_speech_to_noise() -> None:
     pytest.importorskip("speechmos", reason="not a requirement: users who want its score install it")
     scorers, voice = Scorers(dnsmos=True), load_audio(demo_clips(3)[2].audio, DATASET_RATE)
     noise = voice + 0.2 * torch.randn(voice.shape, generator=torch.Generator().manual_seed(1))
-    (clean,), (noisy,) = (scorers.score({"one": wav}).values() for wav in (voice, noise.clamp(-1, 1)))
+    (clean,), (noisy,) = (scorers.score({"one": wav})["one"].values() for wav in (voice, noise.clamp(-1, 1)))
     assert 1 <= noisy < clean <= 5

@@ -323,7 +323,7 @@ def score_clips(
 
 def _score_files(scorers: Scorers, tasks: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     """Scores of wavs on disk, given with their hashes."""
-    return [scorers.score({digest: load_audio(Path(path), DATASET_RATE) for path, digest in tasks})]
+    return list(scorers.score({digest: load_audio(Path(path), DATASET_RATE) for path, digest in tasks}).values())
 
 
 def wav_of(clip: ClipReport, work: Work, dataset: Path) -> Path:

@@ -126,15 +126,11 @@ class SoundMaker:
         if self.settings.quality:
             finished = [clip for clip in made if clip.cleaned]
             raws = [resample(clip.raw, DATASET_RATE, VAD_RATE) for clip in finished]
-            for clip, speech in zip(finished, _voice_activity().of_clips(raws) if raws else [], strict=True):
+            for clip, speech in zip(finished, _voice_activity().of_clips(raws), strict=True):
                 clip.measure(speech)
         scores = self.scorers.score({clip.sound.wav_hash: clip.cleaned.wav for clip in made if clip.cleaned})
         return [
-            {task.item: vars(clip.sound)}
-            | {
-                key: scores[key]
-                for key in (self.scorers.keys(clip.sound.wav_hash).values() if clip.sound.wav_hash else ())
-            }
+            {task.item: vars(clip.sound)} | scores.get(clip.sound.wav_hash, {})
             for task, clip in zip(tasks, made, strict=False)
         ]
 

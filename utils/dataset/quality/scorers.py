@@ -126,14 +126,13 @@ class Scorers:
             keys["mos"] = f"dnsmos:{wav_hash}"
         return keys
 
-    def score(self, wavs: Mapping[str, Tensor]) -> dict[str, Any]:
-        """The scores of clips, {wav hash: [1, N] at 22 050 Hz}, by their keys."""
-        found: dict[str, Any] = {}
+    def score(self, wavs: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
+        """Of each clip, {wav hash: [1, N] at 22 050 Hz}, its scores by their keys."""
         voices = self._voices(list(wavs.values())) if self.base is not None else [""] * len(wavs)
-        for (wav_hash, wav), voice in zip(wavs.items(), voices, strict=True):
-            for name, key in self.keys(wav_hash).items():
-                found[key] = voice if name == "speaker" else self._mos(wav)
-        return found
+        return {
+            wav_hash: {key: voice if name == "speaker" else self._mos(wav) for name, key in self.keys(wav_hash).items()}
+            for (wav_hash, wav), voice in zip(wavs.items(), voices, strict=True)
+        }
 
     @torch.inference_mode()
     def _voices(self, wavs: list[Tensor]) -> list[str]:
