@@ -35,6 +35,11 @@ def create_inference_tab() -> dict[str, Block]:
             parts |= _takes()
     with gr.Accordion(text.SPEAK_OPTIONS, open=False, elem_id="sampling"):
         parts |= _options()
+    with gr.Accordion(text.PRONUNCIATIONS, open=False, elem_id="pronunciations-box"):
+        parts["pronunciations"] = gr.Textbox(
+            label=text.PRONUNCIATIONS, info=text.PRONUNCIATIONS_HELP, lines=4, elem_id="pronunciations"
+        )
+        parts["pronunciations_save"] = gr.Button(text.PRONUNCIATIONS_SAVE, size="sm", elem_id="save-pronunciations")
     with gr.Accordion(text.COMPARE_TITLE, open=False, elem_id="compare"):
         parts |= _compare()
     with gr.Accordion(text.SERVER_TITLE, open=False, elem_id="server"):

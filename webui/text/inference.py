@@ -60,6 +60,10 @@ CONTINUE_TAKE = _("Resume")
 REUSE_TAKE = _("Use these settings")
 ZIP = _("Zip file")
 PACK_READY = _("Create a zip of the exported model")
+PRONUNCIATIONS = _("Pronunciations")
+PRONUNCIATIONS_HELP = _("One word a line, what is said instead, and the language (empty: any): word,say,language.")
+PRONUNCIATIONS_SAVE = _("Save pronunciations")
+PRONUNCIATIONS_SAVED = _("The pronunciations are saved.")
 COMPARE_TITLE = _("Compare models")
 COMPARE_HELP = _(
     "Speaks the text above with the selected voice and two or more models, and plays the results side by side or as a "
