@@ -26,8 +26,8 @@ from utils.inference.engine import Synthesizer
 from utils.model.gpt import XttsGpt
 from utils.model.packing import pack
 from utils.project.paths import open_project
+from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of, find_run
-from utils.runs.weights import load_checkpoint
 from utils.training.data.codes import cache_codes, up_to_silence
 
 NUM_SILENT = 3

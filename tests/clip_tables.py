@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.training.data.clip_list import ClipList, ClipRow
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import ClipList, ClipRow, TrainingClip
 
 
 def listed(clips: Sequence[TrainingClip]) -> ClipList:

@@ -13,7 +13,7 @@ from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation import by_ear
 from utils.evaluation.by_ear import CheckpointExaminer, Rendition, TimeTooShort
-from utils.jobs.environment import child_environment
+from utils.hardware.environment import child_environment
 from utils.jobs.json_lines import parse_line
 from utils.jobs.measuring import COMMAND
 from utils.runs.layout import checkpoints_of

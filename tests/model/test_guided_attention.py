@@ -10,7 +10,7 @@ from tests.model.test_gpt_parity import SHAPE
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.guided_attention import Guide, guided_blocks, reading_loss
 from utils.model.packing import NUM_LATENTS, pack
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import TrainingClip
 
 UNKNOWN = float("nan")
 

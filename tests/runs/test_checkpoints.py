@@ -11,8 +11,7 @@ import torch
 from tests.saving import save_best, save_last
 from utils.errors import UserError
 from utils.runs import checkpoints as state
-from utils.runs.checkpoints import Checkpoints, is_complete, read_state
-from utils.runs.weights import load_checkpoint
+from utils.runs.checkpoints import Checkpoints, is_complete, load_checkpoint, read_state
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from utils.bases.base import Base
-from utils.bases.loading import load_decoder, load_gpt
+from utils.bases.decoder import load_decoder
+from utils.bases.loading import load_gpt
 from utils.errors import UserError
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import resolve_precision, vocoder_in_bf16

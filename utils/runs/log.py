@@ -1,7 +1,7 @@
 """A run's event log, events.jsonl: one JSON object a line, written by one process and read by any while it grows.
 
-Torn and foreign lines are skipped. `EventWriter` appends, `read_events` and `tail` read a log once, from either end;
- `EventLog` follows one that grows: its new events, the newest of each kind, curves.
+Torn and foreign lines are skipped. `EventWriter` appends, and `RunLog` also informs others; `read_events` and `tail`
+read a log once, from either end; `EventLog` follows one that grows: its new events, the newest of each kind, curves.
 """
 
 import errno
@@ -15,8 +15,9 @@ import time
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from utils.callbacks import EventListener
 from utils.errors import UserError
+from utils.runs.loggers import Logger
 
 Event = dict[str, Any]
 Columns = dict[str, list[Any]]
@@ -148,6 +151,59 @@ class EventWriter:
 
     def _disk_full(self, what: str) -> UserError:
         return UserError(what=f"the disk is full: {what}", where=str(self.path), fix="free some space, then run again")
+
+
+class RunLog:
+    """The log of a run.
+
+    Args:
+        path: its events.jsonl; None in all processes of a distributed run but the first, which write nothing.
+        subscriber: called with each event after it is written.
+        loggers: likewise; one that fails is given up, because no run should end for it.
+    """
+
+    def __init__(
+        self, path: Path | None, subscriber: EventListener | None = None, loggers: Sequence[Logger] = ()
+    ) -> None:
+        self.events = EventWriter(path) if path is not None else None
+        self._subscriber = subscriber
+        self._loggers = list(loggers)
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append an event; see `EventWriter.write`."""
+        if self.events is not None:
+            self.events.write(kind, **fields)
+            if self._subscriber is not None:
+                self._subscriber(kind, fields)
+            for logger in list(self._loggers):
+                self._heed(logger, partial(logger.event, kind, fields))
+
+    def warn(self, message: str, *, source: str, **facts: Any) -> None:
+        """Report something that did not stop the run.
+
+        Args:
+            message: for people.
+            source: what it concerns: numbers, memory, disk, samples, switches, language or resume.
+            facts: what a program may want to know.
+        """
+        if self.events is not None:
+            log.warning(message)
+            self.write("warning", message=message, source=source, **facts)
+
+    def close(self) -> None:
+        """Write what is held, and close the file; see `EventWriter.close`."""
+        if self.events is not None:
+            for logger in list(self._loggers):
+                self._heed(logger, logger.close)
+            self.events.close()
+
+    def _heed(self, logger: Logger, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._loggers.remove(logger)
+            log.exception("a logger failed")
+            self.warn(f"{type(logger).__module__} shows no more of this run: {error}", source="loggers")
 
 
 def read_events(path: Path, *, kind: str | None = None, start: int = 0, newest_first: bool = False) -> Iterator[Event]:

@@ -17,7 +17,7 @@ from utils.runs.checkpoints import read_state, whole_checkpoint
 from utils.runs.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume
 from utils.runs.loggers import find_loggers
 from utils.training.data.base import language_base, starting_base, what_was_added
-from utils.training.data.clips import limits_of
+from utils.training.data.clip_list import limits_of
 
 logger = logging.getLogger(__name__)
 CODE_UNIT = "a code is 1024 samples or 4 mel frames"

@@ -30,8 +30,8 @@ from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import BASE_FOLDER, MODEL_FILE, REFERENCE_FILE
+from utils.runs.log import RunLog
 from utils.runs.loggers import find_loggers
-from utils.runs.run_log import RunLog
 from utils.runs.saver import Saver
 from utils.switches import missed
 from utils.training.best_by_speech import choose_best
@@ -55,7 +55,6 @@ from utils.training.distributed import (
     require_alike,
     resume_after_restart,
 )
-from utils.training.divergence import Divergence
 from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
 from utils.training.profiling import profiled_steps
 from utils.training.recovery import Recovery
@@ -233,7 +232,6 @@ def _make_services(
             warn=run_log.warn,
             resume_command=again,
         ),
-        divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
         progress=progress.steps,
         tracker=PerformanceTracker(peak_flops=peak),
     )
@@ -342,9 +340,7 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
             host.begin("logging")
             log_step(state, services, result, batches, total, host.take() | trainer.clock.take())
             log_machine(services, result)
-            services.divergence.note(
-                result, [name for batch in batches for name in batch.names], step=trainer.num_steps
-            )
+            services.recovery.note(result, [name for batch in batches for name in batch.names])
             services.sampling.poll(services.saver.poll())
             # Stop, or save and go on.
             hours, is_stopped = services.plan.config.max_hours, services.stop.number is not None
@@ -520,7 +516,7 @@ def _write_end(services: Services, kind: str, **fields: object) -> None:
         services.log.write(
             kind,
             step=services.trainer.num_steps,
-            skipped_steps=services.divergence.num_skipped,
+            skipped_steps=services.recovery.num_skipped,
             save_s=services.saver.save_s,
             save_waited_s=services.saver.waited_s,
             **{name: speed[name] for name in ("audio_per_second", "data_share") if name in speed},
@@ -554,7 +550,7 @@ def _summarize(state: RunState, services: Services, ended: End) -> TrainResult:
         best_loss=state.best_loss,
         ended=ended,
         stop_signal=services.stop.number if ended == "signal" else None,
-        skipped_steps=services.divergence.num_skipped,
+        skipped_steps=services.recovery.num_skipped,
         save_waited_s=services.saver.waited_s,
     )
 

@@ -18,7 +18,7 @@ from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.model.packing import STOPS, Layout
 from utils.training.data.batches import ClipDataset, Collate, make_loader
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import TrainingClip
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders

@@ -21,8 +21,7 @@ from utils.jobs.stopping import leave_stops_to_trainer
 from utils.model.packing import NO_STATIC_SHAPE, Layout, PackedBatch, StaticShape, pack
 from utils.model.shapes import GptShape
 from utils.options import CODE_SAMPLES, DATASET_RATE, Conditioning
-from utils.training.data.clip_list import ClipList
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import ClipList, TrainingClip
 from utils.training.data.epoch_batches import Place
 
 
