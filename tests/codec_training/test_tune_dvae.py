@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.clip_tables import cache_codes
 from tests.sounds import make_project
 from tests.training.test_resume import assert_same_end, cut_run, settings_of
 from utils.bases.base import Base
@@ -32,7 +33,6 @@ from utils.inference.export import export_model
 from utils.model.dvae import fingerprint
 from utils.model.weights import read_weights
 from utils.project.paths import Project
-from utils.training.data.codes import cache_codes
 from utils.training.train import fine_tune
 
 CPU = torch.device("cpu")

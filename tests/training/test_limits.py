@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.clip_tables import cache_codes
 from tests.saving import save_last
 from tests.sounds import speech
 from tests.training.test_run import config_of
@@ -25,7 +26,7 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import COMPLETE_FILE
 from utils.runs.log import read_events
-from utils.training.data.codes import CodeCache, cache_codes
+from utils.training.data.codes import CodeCache
 from utils.training.train import fine_tune
 
 
@@ -49,8 +50,9 @@ def test_two_writers_of_one_cache_do_not_mix_their_codes(tmp_path: Path) -> None
     first.add({"a": torch.full((5,), 11, dtype=torch.int16)})
     second.add({"b": torch.full((7,), 22, dtype=torch.int16)})
     first.add({"c": torch.full((3,), 33, dtype=torch.int16)})
-    found = CodeCache(tmp_path).codes(["a", "b", "c"])
-    assert [clip.tolist() for clip in found] == [[11] * 5, [22] * 7, [33] * 3]
+    cache = CodeCache(tmp_path)
+    found = {audio: cache.mapped()[start : start + count].tolist() for audio, (start, count) in cache.index.items()}
+    assert found == {"a": [11] * 5, "b": [22] * 7, "c": [33] * 3}
 
 
 @pytest.mark.slow

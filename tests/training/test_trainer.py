@@ -170,7 +170,7 @@ def test_batch_of_one_never_gives_nan(clips) -> None:
 def test_clip_of_a_foreign_format_is_heard_whole(tmp_path: Path) -> None:
     from tests.sounds import speech
     from utils.audio.write import write_wav
-    from utils.training.data.audio_files import read_facts
+    from utils.training.data.codes import read_facts
 
     path = tmp_path / "studio.wav"
     write_wav(path, speech(2.0), 44_100)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from utils.schedules import SHAPES
+from utils.options import SHAPES
 from utils.switches import SWITCHES
 from webui.text.catalog import _, engine_text
 
