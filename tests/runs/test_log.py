@@ -220,6 +220,15 @@ def test_lines_without_end_are_passed_over_and_not_held_in_memory(path: Path) ->
     assert peak < 8_000_000
 
 
+def test_the_end_of_a_million_lines_takes_constant_memory_and_no_time(million: Path) -> None:
+    tracemalloc.start()
+    found = tail(million, 100)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert steps_of(found) == list(range(999_901, 1_000_001))
+    assert peak < 10_000_000
+
+
 def test_the_end_of_any_text(tmp_path: Path) -> None:
     path = written(tmp_path / "train.log", "one\r\ntwo\nthree")
     assert last_lines(path, 2) == ["two", "three"]

@@ -17,7 +17,6 @@ from tests.sounds import make_project
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.cli.export import main as export
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.gpt import ForwardOptions
@@ -150,22 +149,6 @@ def test_lora_has_a_learning_rate_of_its_own(project: Project, monkeypatch, give
     config = TrainConfig(project=project.name, output=project.output, **given)
     assert settle(config, project, base).learning_rate == rate
     assert sources_of(config, base)["learning_rate"] == source
-
-
-def test_lora_trains_resumes_and_exports_as_a_plain_model(project: Project) -> None:
-    cut = run(project, lora_rank=4, num_epochs=1, learning_rate=1e-2)
-    state = reported(cut)["lora"]
-    assert state["state"] == "on" and "million parameters learn" in state["observed"]
-    resumed = run(project, num_epochs=2, resume=cut.folder)
-    assert resumed.best_loss < cut.first_loss
-    before, after = load_gpt(find_base("tiny")).state_dict(), read_weights(resumed.checkpoint)
-    assert set(before) == set(after)
-    moved = {name for name in before if not torch.equal(before[name], after[name])}
-    assert moved and all(".attn.c_" in name or ".mlp.c_" in name for name in moved)
-    export(["--project", project.name, "--output", str(project.output)])
-    exported = torch.load(project.folder / "ready" / "model.pth", weights_only=True)["model"]
-    name = next(iter(moved))
-    torch.testing.assert_close(exported[f"gpt.{name}"].float(), after[name], rtol=1e-3, atol=1e-3)
 
 
 @needs_compiler
