@@ -1,9 +1,6 @@
 """Switches of real runs on the tiny base: what they say is what happened, and what they make is the same model."""
 
-import json
-import re
 import shutil
-import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -282,19 +279,6 @@ def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory() -> None:
     assert is_out_of_memory(caught.value) and "compile" not in optimizations.switches.off
     assert optimizations.attempt(gpt, work, lambda: None)
     assert "cc1plus" in optimizations.switches.off["compile"]
-
-
-def test_memory_is_told_from_any_thread_and_without_a_gpu(capsys: pytest.CaptureFixture) -> None:
-    found: list[dict] = []
-    thread = threading.Thread(target=lambda: found.append(TrainingOptimizer.get_memory_stats()))
-    thread.start()
-    thread.join()
-    assert found[0]["rss_bytes"] > 50e6 and found[0]["peak_rss_bytes"] >= found[0]["rss_bytes"] * 0.9
-    assert json.dumps(found[0])
-    # Scripts call it where nobody set up logging.
-    TrainingOptimizer.print_memory_stats()
-    printed = capsys.readouterr().out
-    assert re.fullmatch(r"memory on \w+: rss \d+\.\d\d GB, peak_rss \d+\.\d\d GB.*\n", printed)
 
 
 def test_a_thread_tells_of_the_gpu_that_trains_and_leaves_the_first_one_asleep(monkeypatch) -> None:
