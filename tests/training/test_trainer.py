@@ -40,6 +40,9 @@ def make_trainer(
     base = find_base("tiny")
     gpt = load_gpt(base, ForwardOptions(**{"dropout": 0.0} | options)).to(device)
     optimizer = make_optimizer(gpt, learning_rate=1e-3, weight_decay=0.01)
+    if watch is None:
+        watch = TrainingOptimizer(device=device)
+        watch._watched = gpt.options, False
     return Trainer(
         gpt=gpt,
         optimizer=optimizer,

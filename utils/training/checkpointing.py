@@ -21,11 +21,10 @@ from utils.runs.log import RunLog
 from utils.runs.saver import Saver, Snapshot
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
-from utils.training.plan import BOUND, Resumed, RunPlan, as_json, portable
+from utils.training.plan import BOUND, Resumed, RunPlan, portable
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleWorker
 from utils.training.switches.optim import extend_schedule, optimizer_tensors
-from utils.training.switches.optimizer import Optimizations
 from utils.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -79,12 +78,6 @@ class Services:
     """When this process began to train, on a clock that only runs forward."""
 
     @property
-    def optimizations(self) -> Optimizations:
-        """The switches, and what was seen of them."""
-        assert self.trainer.optimizations is not None
-        return self.trainer.optimizations
-
-    @property
     def num_epochs(self) -> int:
         assert self.plan.config.num_epochs
         return self.plan.config.num_epochs
@@ -122,7 +115,7 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
         "skipped": services.recovery.num_skipped,
         "plan": services.loaders.plan_of(state.epoch),
         "global_micro_batches": services.loaders.global_micro_batches,
-        "settings": as_json(portable(services.plan)),
+        "settings": portable(services.plan).plain(),
     }
     snapshot = Snapshot(
         step=step,

@@ -1,6 +1,5 @@
 """A run is planned once: settings, base and what it resumes are found and checked, and nothing is touched."""
 
-import json
 import logging
 import math
 from collections.abc import Mapping
@@ -186,12 +185,6 @@ def with_own_csvs(config: TrainConfig, project: Project) -> TrainConfig:
     own = {"train_csv": project.train_csv, "eval_csv": project.eval_csv}
     replaced = {name: None for name, place in own.items() if getattr(config, name) == place}
     return replace(config, **replaced)  # type: ignore[arg-type]
-
-
-def as_json(config: TrainConfig) -> dict[str, Any]:
-    """Settings as JSON values."""
-    values: dict[str, Any] = json.loads(json.dumps(vars(config), default=str))
-    return values
 
 
 def require_resumable(plan: RunPlan, data: str, recordings: list[str]) -> None:

@@ -123,7 +123,6 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
 
 def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) -> Measurement:
     trainer, optimizations = setup.trainer, setup.trainer.optimizations
-    assert optimizations is not None
     if trainer.device.type == "cuda":
         # Before the warm-up: it takes the largest batch, where memory is at its peak.
         torch.cuda.reset_peak_memory_stats()

@@ -55,7 +55,7 @@ from utils.training.distributed import (
     require_alike,
     resume_after_restart,
 )
-from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
+from utils.training.plan import RunPlan, micro_batches_of, plan_run, portable, require_resumable
 from utils.training.profiling import profiled_steps
 from utils.training.recovery import Recovery
 from utils.training.run_folder import changed_recordings, keep_recordings, make_folder, renew_settings
@@ -257,7 +257,7 @@ def _begin(services: Services) -> RunState:
     services.log.write(
         "started",
         base=plan.base.name,
-        config=as_json(plan.config),
+        config=plan.config.plain(),
         sources=plan.sources,
         clips=len(data.train),
         eval_clips=len(data.evaluate),
@@ -356,7 +356,7 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
         # Evaluate: losses over the evaluation set, whose weights may become the best.
         losses = evaluate(state, services)
         # Before the first step that was not skipped there is nothing to log.
-        if services.optimizations.reported:
+        if services.trainer.optimizations.reported:
             log_switches(services)
         if losses is None:
             return "signal"
@@ -472,7 +472,7 @@ def log_machine(services: Services, result: StepResult) -> None:
     # Until the optimizer has run: what it does is part of the proof.
     if not result.skipped:
         log_switches(services)
-    optimizations, now = services.optimizations, time.monotonic()
+    optimizations, now = services.trainer.optimizations, time.monotonic()
     if optimizations.reported and now - optimizations.memory_logged >= MEMORY_SECONDS:
         optimizations.memory_logged = now
         services.log.write("memory", step=services.trainer.num_steps, **memory_stats())
@@ -480,7 +480,7 @@ def log_machine(services: Services, result: StepResult) -> None:
 
 def log_switches(services: Services) -> None:
     """Write what each switch really did, if that is news; a switch that went off on the way is a warning, too."""
-    optimizations, trainer = services.optimizations, services.trainer
+    trainer, optimizations = services.trainer, services.trainer.optimizations
     if not optimizations.has_news:
         return
     before, scaler = optimizations.reported, trainer.scaler.is_enabled()

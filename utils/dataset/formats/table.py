@@ -347,9 +347,6 @@ def _is_normalized(pairs: Sequence[tuple[str, str]]) -> bool:
 
     Two things give speakers away: the same value stands beside texts it has little in common with, or the column as a
     whole lacks the letters of the texts. Digits do not count, because a normalization writes them as words.
-
-    Args:
-        pairs: (text, third column) of the rows whose third column is filled.
     """
     return not _repeats(pairs) and _keeps_the_letters(pairs)
 
@@ -371,8 +368,6 @@ def _kept(text: str, other: str) -> float:
 
 
 def _keeps_the_letters(pairs: Sequence[tuple[str, str]]) -> bool:
-    if not pairs:
-        return True
     scripts = {_script(letter) for _, third in pairs for letter in _letters(third)}
     comparable = kept = all_letters = text_length = third_length = 0
     for text, third in pairs:
@@ -390,8 +385,7 @@ def _keeps_the_letters(pairs: Sequence[tuple[str, str]]) -> bool:
 
 def _letters(text: str) -> Counter[str]:
     """Letters without case, accents and presentation forms."""
-    plain = unicodedata.normalize("NFKD", same_case(text))
-    return Counter(filter(str.isalpha, plain))
+    return Counter(filter(str.isalpha, unicodedata.normalize("NFKD", same_case(text))))
 
 
 def _length(text: str) -> int:
