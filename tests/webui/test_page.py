@@ -52,6 +52,16 @@ def test_a_page_that_asks_again_and_again_keeps_nothing_more(tmp_path):
     assert [ask() for _ in range(4)] == [first] * 4
 
 
+def test_the_queue_sleeps_while_nothing_waits(tmp_path: Path) -> None:
+    assert create_ui(tmp_path)._queue.sleep_when_free >= 0.01
+
+
+def test_a_poll_has_gradio_describe_no_component_anew(tmp_path: Path) -> None:
+    """gradio describes each output of an event anew, whether it changes or not: of dozens that takes 40 ms."""
+    polls = [fn for fn in create_ui(tmp_path).fns.values() if fn.fn and (fn.api_name or "").startswith("live")]
+    assert [len(fn.outputs) for fn in polls] == [2, 2]
+
+
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_app(tmp_path_factory.mktemp("output")) as address:

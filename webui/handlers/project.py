@@ -93,7 +93,7 @@ def base_choices(project: Project | None = None) -> list[tuple[str, str]]:
 
 def kept(studio: Studio, project: Project | None) -> Updates:
     """What is kept of the bar, which another browser may have changed: projects, and the chosen one's settings."""
-    updates: Updates = {"project.project": Change(choices=_names(studio))}
+    updates: Updates = {"project.project": Change(choices=[(name, name) for name in _names(studio)])}
     if project is None:
         return updates
     base = Change(choices=base_choices(project), value=chosen_base(project))
