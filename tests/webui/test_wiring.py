@@ -103,33 +103,6 @@ def test_a_poll_sends_only_what_changed(frame):
     assert ask(3, number, seen) == ([], None, seen), "where nothing is new, what is remembered stays"
 
 
-def test_of_a_component_only_its_value_and_the_properties_that_changed_are_sent(frame):
-    said = [
-        Change(value=1, visible=True, label="a"),
-        Change(value=2, visible=True, label="a"),
-        Change(value=2, visible=True, label="b"),
-        Change(visible=True, label="b"),
-        Change(visible=False, label="b"),
-        Change(value=2, visible=False, label="b"),
-    ]
-    answers = iter(said)
-    ids = {"inputs": ["tab.first"], "outputs": ["tab.second"]}
-    wire_poll(frame, ["tab.first:change"], lambda s, v: {"tab.second": next(answers)}, **ids, api_name="p")
-    number, seen, sent = 0, {}, []
-    for asked in range(len(said)):
-        news, seen = function(frame)(asked, number, seen, None)
-        sent.append(json.loads(news)["tab.second"])
-        number = seen["answer"]
-    assert sent == [
-        gr.update(value=1, visible=True, label="a"),
-        2,
-        gr.update(value=2, label="b"),
-        gr.update(visible=True, label="b"),
-        gr.update(visible=False),
-        gr.update(value=2, visible=False, label="b"),
-    ]
-
-
 def test_what_was_in_a_lost_answer_is_told_again(frame):
     ask = polled(frame, ["running", "finished", "finished", "finished"])
     _, number, seen = ask(1, 0, {})

@@ -1,9 +1,7 @@
 """Bind a handler to events: values and updates by component id, errors as messages."""
 
-import hashlib
 import inspect
 import json
-import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,8 +28,6 @@ Handler = Callable[[Studio, Values], Updates | Iterator[Updates]]
 """Returns new values, or gives them piece by piece while it works."""
 Trigger = str | Callable[..., Any]
 """An event: "train.start:click", or one of gradio's own, such as `page.load`."""
-Prints = dict[str, Any]
-"""A fingerprint of what a page was last sent, by id."""
 INTERVAL = "interval"
 """Among the news of a poll: after how many seconds the page asks again; ids of components have a dot."""
 WARNING_S = 12
@@ -176,34 +172,32 @@ def wire_poll(
     had, timer = gr.Number(0, visible="hidden", label=ANSWER), gr.Timer(EVERY_S)
     # Not from 1: a page that is older than this process must not be taken for one that has its answers.
     numbers = count(int(time.time() * 1_000))
-    answers: SharedAnswers[tuple[Updates, Prints]] = SharedAnswers()
+    answers: SharedAnswers[dict[str, str]] = SharedAnswers()
 
-    def ask(*values: Any) -> tuple[str, Prints]:
+    def ask(*values: Any) -> tuple[str, dict[str, str]]:
         return answer(*values, fresh=False)
 
-    def ask_now(*values: Any) -> tuple[str, Prints]:
+    def ask_now(*values: Any) -> tuple[str, dict[str, str]]:
         return answer(*values, fresh=True)
 
-    def answer(*values: Any, fresh: bool) -> tuple[str, Prints]:
+    def made(given: Sequence[Any]) -> dict[str, str]:
+        updates = handler(frame.studio, dict(zip(keys, given, strict=True)))
+        assert isinstance(updates, dict) and updates.keys() <= set(shown), handler
+        return {key: json.dumps(_update(value)) for key, value in updates.items()}
+
+    def answer(*values: Any, fresh: bool) -> tuple[str, dict[str, str]]:
         *given, number, remembered, request = values
-        known = remembered if remembered and remembered[ANSWER] == number else {}
+        known = remembered if remembered.get(ANSWER) == str(number) else {}
         pages, page = frame.studio.pages, str(getattr(request, "session_hash", ""))
         question = pages.begin(page)
-        make = partial(_printed, handler, frame.studio, dict(zip(keys, given, strict=True)))
         with speaking_as_asked():
-            updates, prints = answers.get((language(), repr(given)), make, fresh=fresh)
-        assert updates.keys() <= set(shown), updates.keys() - set(shown)
-        every_s = pages.interval(page)
-        updates, prints = {**updates, INTERVAL: every_s}, {**prints, INTERVAL: str(every_s)}
-        new = {
-            key: _news(value, known.get(key), prints[key])
-            for key, value in updates.items()
-            if known.get(key) != prints[key]
-        }
+            parts = answers.get((language(), repr(given)), partial(made, given), fresh=fresh)
+        parts = {**parts, INTERVAL: str(pages.interval(page))}
+        new = {key: part for key, part in parts.items() if known.get(key) != part}
         if not new or not pages.is_newest(page, question):
             return "", remembered
-        new[ANSWER] = prints[ANSWER] = next(numbers)
-        return json.dumps({key: _update(value) for key, value in new.items()}), known | prints
+        new[ANSWER] = str(next(numbers))
+        return "{" + ", ".join(f"{json.dumps(key)}: {part}" for key, part in new.items()) + "}", known | new
 
     written = {key: frame.registry[key] for key in shown} | {INTERVAL: timer, ANSWER: had}
     for suffix, mode, function, events in (
@@ -262,27 +256,6 @@ def _read(component: Any, value: Any) -> Any:
         raise UserError(what=f"{label} was given a value of another kind", fix="see the API's description") from error
 
 
-def _printed(handler: Handler, studio: Studio, values: Values) -> tuple[Updates, Prints]:
-    """A handler's answer and a fingerprint of each part."""
-    updates = handler(studio, values)
-    assert isinstance(updates, dict), handler
-    return updates, {key: _prints_of(value) for key, value in updates.items()}
-
-
-def _prints_of(value: Any) -> Any:
-    if isinstance(value, Change):
-        return {name: _fingerprint(one) for name, one in value.properties.items()}
-    return _fingerprint(value)
-
-
-def _news(value: Any, known: Any, prints: Any) -> Any:
-    """What of a component is new: its value, and which of its other properties changed."""
-    if not isinstance(value, Change) or not isinstance(known, dict) or known.keys() != prints.keys():
-        return value
-    changed = {name: one for name, one in value.properties.items() if name == "value" or known[name] != prints[name]}
-    return changed["value"] if changed.keys() == {"value"} else Change(**changed)
-
-
 def refused(error: UserError) -> Updates:
     """Show a UserError as a warning on the page, where nothing changes; a script gets it as an error.
 
@@ -337,7 +310,3 @@ def _components(frame: Frame, updates: Updates, allowed: Sequence[str]) -> dict[
 def _update(value: Any) -> Any:
     """A component's new value, or gradio's form of its new properties."""
     return gr.update(**value.properties) if isinstance(value, Change) else value
-
-
-def _fingerprint(value: Any) -> str:
-    return hashlib.md5(pickle.dumps(value), usedforsecurity=False).hexdigest()
