@@ -9,7 +9,7 @@ from utils.runs.log import Event, number_of
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.monitor import MachineSample, Monitor
-from webui.views.chart import Curve, Mark, line_chart
+from webui.views.chart import Curve, line_chart
 from webui.views.parts import bar, fact_row, framed, memory_size, message
 
 COLORS = ("own", "good", "warn", "others")
@@ -111,7 +111,7 @@ def history(monitor: Monitor) -> Markup:
         ],
         x_title=text.MINUTES,
         y_title=text.GIGABYTES,
-        marks=[Mark(name=text.memory_peak(memory_size(peak[1] * GIB)), point=peak)] if peak else [],
+        best=(text.memory_peak(memory_size(peak[1] * GIB)), peak) if peak else None,
         starts_at_zero=True,
     )
 

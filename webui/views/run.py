@@ -15,7 +15,7 @@ from webui import text
 from webui.fields import fields_of
 from webui.forms import shown
 from webui.markup import Markup, join, tag
-from webui.views.chart import Curve, Mark, line_chart, smoothed
+from webui.views.chart import Curve, line_chart, smoothed
 from webui.views.parts import (
     badge,
     bar,
@@ -184,9 +184,9 @@ def losses(
     curves.append(Curve(name=text.TRAINING_LOSS, points=raw, is_faint=bool(smooth)))
     curves.append(Curve(name=text.SMOOTHED_LOSS, points=smooth))
     curves.append(Curve(name=text.EVALUATION_LOSS, points=evaluation, color="warn", has_dots=True))
-    best = min(evaluation, key=lambda point: point[1], default=None)
-    marks = [Mark(name=text.lowest(f"{best[1]:.3f}", int(best[0])), point=best)] if best else []
-    return line_chart(text.LOSS_PLOT, curves, x_title=text.STEP, y_title=text.LOSS, marks=marks)
+    lowest = min(evaluation, key=lambda point: point[1], default=None)
+    best = (text.lowest(f"{lowest[1]:.3f}", int(lowest[0])), lowest) if lowest else None
+    return line_chart(text.LOSS_PLOT, curves, x_title=text.STEP, y_title=text.LOSS, best=best)
 
 
 def _points(curve: Mapping[str, list[Any]]) -> list[tuple[float, float]]:
