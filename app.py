@@ -53,6 +53,7 @@ def launched(flags: Flags) -> Any:
     page = create_ui(output, input_roots=roots, quota_bytes=quota_bytes, access=access)
     from starlette.middleware import Middleware
 
+    from webui.languages import PageLanguage
     from webui.sound import Sounds
     from webui.theme import create_theme, scripts, style
 
@@ -63,6 +64,7 @@ def launched(flags: Flags) -> Any:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     options = access.launch_options(output, secrets=[output / MADE_FILE, output / keys.MADE_FILE])
     options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.desk.sound))
+    options["app_kwargs"]["middleware"].append(Middleware(PageLanguage))
     # Without the flag, gradio reads GRADIO_ROOT_PATH.
     root_path = flags.root_path.rstrip("/") or None
     page.launch(theme=create_theme(), css=style(), head=scripts(), root_path=root_path, **options)

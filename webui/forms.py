@@ -80,7 +80,7 @@ def number(name: str, value: Any, *, is_whole: bool) -> Any:
         UserError: it is no number, or not a whole one.
     """
     kind: Kind = "int" if is_whole else "float"
-    field = Field(name=name, kind=kind, choices=(), default=None, may_be_open=False, help="")
+    field = Field(name=name, kind=kind, choices=(), default=None, may_be_open=False)
     try:
         return parse(field, value)
     except ValueError as error:

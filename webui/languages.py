@@ -5,8 +5,18 @@ from contextlib import AbstractContextManager
 from urllib.parse import parse_qs
 
 from gradio.context import LocalContext
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from webui.text.catalog import PAGE_LANGUAGES, SOURCE, speaking
+
+SCRIPT = f"""<head><script>{{
+  // gradio's own words follow the browser, which its scripts ask before those of the page are there.
+  const asked = [new URL(location.href).searchParams.get('lang'), ...navigator.languages.map(one => one.split('-')[0])]
+  const spoken = asked.find(code => {list(PAGE_LANGUAGES)}.includes(code)) ?? '{SOURCE}'
+  document.documentElement.lang = spoken
+  if (!navigator.language.startsWith(spoken)) Object.defineProperty(navigator, 'language', {{ get: () => spoken }})
+}}</script>"""
 
 
 def language_of(headers: Mapping[str, str]) -> str:
@@ -38,3 +48,26 @@ def speaking_as_asked() -> AbstractContextManager[None]:
     event = LocalContext.request.get(None)
     request = event.request if event is not None else None
     return speaking(language_of(request.headers) if request is not None else SOURCE)
+
+
+class PageLanguage:
+    """Serves the page with the script that sets its language."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != "/":
+            await self.app(scope, receive, send)
+            return
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        await self.app(scope, receive, keep)
+        start, *parts = answer
+        page = b"".join(part.get("body", b"") for part in parts).replace(b"<head>", SCRIPT.encode(), 1)
+        MutableHeaders(scope=start)["content-length"] = str(len(page))
+        await send(start)
+        await send({"type": "http.response.body", "body": page})

@@ -3,12 +3,6 @@
   if (window.studioPage) return
   const params = () => new URL(location.href).searchParams
 
-  // gradio's own words follow the browser, and shall follow the page.
-  const wantedIn = [params().get('lang'), ...navigator.languages.map(one => one.split('-')[0])]
-  const spoken = wantedIn.find(code => studioLanguages.includes(code)) ?? 'en'
-  document.documentElement.lang = spoken
-  if (!navigator.language.startsWith(spoken)) Object.defineProperty(navigator, 'language', { get: () => spoken })
-
   // `wanted` holds what the address shall say; going to another project is a step that "back" undoes.
   const go = (wanted, isStep) => {
     const address = new URL(location.href)

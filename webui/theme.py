@@ -4,8 +4,6 @@ from pathlib import Path
 
 import gradio as gr
 
-from webui.text.catalog import PAGE_LANGUAGES
-
 FONT = ("system-ui", "sans-serif")
 FONT_MONO = ("ui-monospace", "Consolas", "monospace")
 
@@ -56,8 +54,5 @@ def style() -> str:
 
 def scripts() -> str:
     """The page's own scripts, for its head."""
-    texts = [
-        (Path(__file__).parent / f"{name}.js").read_text(encoding="utf-8") for name in ("player", "page", "settings")
-    ]
-    texts.insert(0, f"window.studioLanguages = {list(PAGE_LANGUAGES)}")
-    return "".join(f"<script>{script}</script>" for script in texts)
+    names = ("player.js", "page.js", "settings.js")
+    return "".join(f"<script>{(Path(__file__).parent / name).read_text(encoding='utf-8')}</script>" for name in names)

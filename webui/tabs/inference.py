@@ -115,7 +115,7 @@ def _options() -> dict[str, Block]:
                 value="",
                 allow_custom_value=True,
                 label=text.SPEAK_LANGUAGE,
-                info=text.help_of("language", known["language"].help),
+                info=text.HELPS["language"],
                 elem_id="speak-language",
             )
     with gr.Row():
@@ -127,7 +127,7 @@ def _options() -> dict[str, Block]:
                 field.default,
                 step=step,
                 label=text.label(name),
-                info=text.help_of(name, field.help),
+                info=text.HELPS[name],
                 min_width=220,
             )
         for name in ("top_k", "seed", "split"):
