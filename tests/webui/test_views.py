@@ -146,7 +146,9 @@ def test_samples_stand_below_the_same_words_by_the_base(tmp_path):
     for events in (later, [event(0), *later]):
         shown = run.samples(events, tmp_path)
         assert shown.count("<audio") == 3
-        before, newest, oldest = map(shown.index, (text.SPOKEN_BEFORE, text.spoken_at(16), text.spoken_at(8)))
+        before, newest, oldest = map(
+            shown.index, (text.SPOKEN_BEFORE, text.SPOKEN_AT.format(step=16), text.SPOKEN_AT.format(step=8))
+        )
         assert before < newest < oldest
     assert run.samples([event(0)], tmp_path).count("<audio") == 1
 
@@ -201,7 +203,7 @@ def test_the_loss_plot_marks_the_lowest_evaluation_and_draws_earlier_runs_behind
     steps = {"step": list(range(20)), "loss": [5.0 - step / 10 for step in range(20)]}
     evaluated = {"step": [5, 10, 15], "loss": [4.0, 3.5, None]}
     shown = run.losses(steps, evaluated, {"<b>old": {"step": [5, 10], "loss": [4.5, 4.4]}})
-    assert text.SMOOTHED_LOSS in shown and text.lowest("3.500", 10) in shown
+    assert text.SMOOTHED_LOSS in shown and text.LOWEST.format(loss="3.500", step=10) in shown
     assert shown.index("others faint") < shown.index("curve warn"), "what only serves to compare lies below"
     assert "&lt;b&gt;old" in shown and "<b>old" not in shown
 

@@ -32,22 +32,24 @@ def manage(studio: Studio, values: Values) -> Updates:
 def rename(studio: Studio, values: Values) -> Updates:
     """Give the project another name; its runs can still be resumed."""
     project = rename_project(studio.project(values["project.project"]), _name(values))
-    return _done(studio, project, text.project_renamed(project.name))
+    return _done(studio, project, text.PROJECT_RENAMED.format(name=project.name))
 
 
 def duplicate(studio: Studio, values: Values) -> Updates:
     """Copy the project's uploads, dataset and choices under another name, without runs and models, and select it."""
     project = duplicate_project(studio.project(values["project.project"]), _name(values))
-    return _done(studio, project, text.project_duplicated(project.name))
+    return _done(studio, project, text.PROJECT_DUPLICATED.format(name=project.name))
 
 
 def delete(studio: Studio, values: Values) -> Updates:
     """Delete the project with all that it holds; its name must be entered to confirm it."""
     project = studio.project(values["project.project"])
     if _name(values) != project.name:
-        raise UserError(what=text.NOT_CONFIRMED, where=text.NEW_PROJECT, fix=text.confirm_with(project.name))
+        raise UserError(
+            what=text.NOT_CONFIRMED, where=text.NEW_PROJECT, fix=text.CONFIRM_WITH.format(name=project.name)
+        )
     freed = delete_project(project)
-    return _done(studio, None, text.project_deleted(project.name, gigabytes(freed)))
+    return _done(studio, None, text.PROJECT_DELETED.format(name=project.name, freed=gigabytes(freed)))
 
 
 def _name(values: Values) -> str:

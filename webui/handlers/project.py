@@ -37,7 +37,10 @@ def create(studio: Studio, values: Values) -> Updates:
     base = DEFAULT_BASE if not base or base in others else checked_base(None, base)
     settings = ProjectSettings(language=values["project.language"] or DEFAULT_LANGUAGE, base=base)
     project = create_project(name, studio.output, settings)
-    return bar(studio, project.name) | {"project.new_project": "", TOAST: text.project_created(project.name)}
+    return bar(studio, project.name) | {
+        "project.new_project": "",
+        TOAST: text.PROJECT_CREATED.format(name=project.name),
+    }
 
 
 def choose(studio: Studio, values: Values) -> Updates:

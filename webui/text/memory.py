@@ -13,16 +13,8 @@ def device_memory(device: str) -> str:
     return _("GPU memory") if device == "cuda" else SYSTEM_MEMORY
 
 
-def needed_of(needed: str, budget: str, total: str) -> str:
-    """What a training would take of a device."""
-    return _("needs about {needed}; {budget} can be planned for, the limit is {total}").format(
-        needed=needed, budget=budget, total=total
-    )
-
-
-def needed_of_host(needed: str, budget: str) -> str:
-    """What a training would take of the machine's memory besides."""
-    return _("System memory for the optimizer: {needed} of {budget}").format(needed=needed, budget=budget)
+NEEDED_OF = _("needs about {needed}; {budget} can be planned for, the limit is {total}")
+NEEDED_OF_HOST = _("System memory for the optimizer: {needed} of {budget}")
 
 
 def fits_not(device: str) -> str:

@@ -13,11 +13,13 @@ def fit(found: MemoryFit) -> Markup:
         ("others", found.used_bytes / found.total_bytes, text.USED_BY_OTHERS),
         ("own", min(needed, found.total_bytes - found.used_bytes) / found.total_bytes, text.NEEDED_BY_RUN),
     ]
-    caption = text.needed_of(memory_size(needed), memory_size(found.budget_bytes), memory_size(found.total_bytes))
+    caption = text.NEEDED_OF.format(
+        needed=memory_size(needed), budget=memory_size(found.budget_bytes), total=memory_size(found.total_bytes)
+    )
     said = message("good", text.FITS) if found.fits else message("warning", text.fits_not(found.device))
     host = None
     if found.needed.host:
-        amounts = memory_size(found.needed.host), memory_size(found.host_budget_bytes)
-        host = tag("div", text.needed_of_host(*amounts), class_="small")
+        amounts = {"needed": memory_size(found.needed.host), "budget": memory_size(found.host_budget_bytes)}
+        host = tag("div", text.NEEDED_OF_HOST.format(**amounts), class_="small")
     about = tag("div", str(found.needed), class_="small")
     return framed(text.FIT_TITLE, bar(text.device_memory(found.device), pieces, caption), host, said, about)

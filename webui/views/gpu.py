@@ -32,7 +32,7 @@ def _gpu(gpu: Gpu, job: Job | None, memory: Event | None) -> Markup:
     own = _own_bytes(gpu, job, memory)
     others = max(0, gpu.used_bytes - own)
     facts = [f"GPU {gpu.index}: {gpu.name}", memory_size(gpu.total_bytes)]
-    facts += [text.utilization(gpu.utilization)] if gpu.utilization is not None else []
+    facts += [text.UTILIZATION.format(percent=gpu.utilization)] if gpu.utilization is not None else []
     facts += [f"{gpu.temperature} °C"] if gpu.temperature is not None else []
     heading = tag("div", " · ".join(facts), class_="device")
     pieces = [
@@ -64,7 +64,7 @@ def _no_gpu(reading: MachineSample, job: Job | None, memory: Event | None) -> Ma
         ("own", own / machine.total_bytes, text.USED_BY_RUN),
         ("others", max(0, used - own) / machine.total_bytes, text.USED_BY_OTHERS),
     ]
-    caption = text.memory_use(memory_size(used), memory_size(machine.total_bytes))
+    caption = text.MEMORY_USE.format(used=memory_size(used), total=memory_size(machine.total_bytes))
     return join(
         message("hint", text.no_gpu(reading.survey.reason)),
         bar(text.SYSTEM_MEMORY, pieces, caption),
@@ -111,7 +111,7 @@ def history(monitor: Monitor) -> Markup:
         ],
         x_title=text.MINUTES,
         y_title=text.GIGABYTES,
-        best=(text.memory_peak(memory_size(peak[1] * GIB)), peak) if peak else None,
+        best=(text.MEMORY_PEAK.format(most=memory_size(peak[1] * GIB)), peak) if peak else None,
         starts_at_zero=True,
     )
 

@@ -28,10 +28,12 @@ PACKAGES = ("gradio", "torch", "torchaudio", "coqui-tts", "transformers", "accel
 def machine(found: Machine) -> Markup:
     """Processor, memory, GPU, and what keeps PyTorch from using it."""
     rows = [
-        (text.PROCESSOR, text.processor(found.cpu.model, found.cpu.usable_cpus)),
+        (text.PROCESSOR, text.CPUS.format(model=found.cpu.model, count=found.cpu.usable_cpus)),
         (
             text.MEMORY,
-            text.memory_free(*map(memory_size, (found.memory.total_bytes, found.memory.available_bytes))),
+            text.MEMORY_FREE.format(
+                total=memory_size(found.memory.total_bytes), free=memory_size(found.memory.available_bytes)
+            ),
         ),
         (text.GPU, _gpu(found)),
         (text.SYSTEM, platform.platform()),
@@ -46,7 +48,12 @@ def machine(found: Machine) -> Markup:
 def _gpu(found: Machine) -> str:
     if found.gpu is None:
         return text.no_gpu_of(found.gpu_reason) if found.gpu_reason else text.NONE
-    facts = [found.gpu.name, found.gpu.architecture, memory_size(found.gpu.total_bytes), text.driver(found.gpu.driver)]
+    facts = [
+        found.gpu.name,
+        found.gpu.architecture,
+        memory_size(found.gpu.total_bytes),
+        text.DRIVER.format(version=found.gpu.driver),
+    ]
     return ", ".join(fact for fact in facts if fact)
 
 
@@ -94,7 +101,7 @@ def disk(projects: Sequence[Project], free: int) -> Markup:
     """What each project takes."""
     rows = [(project.name, *map(gigabytes, _sizes(project))) for project in projects]
     shown = table(text.DISK_COLUMNS, rows, label=text.DISK) if rows else empty(text.NO_PROJECTS)
-    return framed(text.DISK, shown, tag("div", text.disk_free(gigabytes(free)), class_="small"))
+    return framed(text.DISK, shown, tag("div", text.DISK_FREE.format(free=gigabytes(free)), class_="small"))
 
 
 def _sizes(project: Project) -> list[int]:
