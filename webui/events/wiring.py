@@ -91,35 +91,30 @@ def wire(
     def read(values: Sequence[Any]) -> Values:
         return {key: _read(frame.registry[key], value) for key, value in zip(keys, values, strict=False)}
 
-    def in_pieces(values: Sequence[Any]) -> Iterator[Any]:
-        yield from handler(frame.studio, read(values))
-
-    def call(*values: Any) -> dict[Any, Any]:
-        with speaking_as_asked():
-            try:
-                given = read(values)
-                if with_row:
-                    given[ROW] = getattr(values[-1], "row_value", None)
-                updates = handler(frame.studio, given)
-            except UserError as error:
-                updates = refused(error)
-            assert isinstance(updates, dict), handler
-            return _components(frame, updates, shown)
+    def pieces(values: Sequence[Any]) -> Iterator[Updates]:
+        given = read(values)
+        if with_row:
+            given[ROW] = getattr(values[-1], "row_value", None)
+        found = handler(frame.studio, given)
+        yield from found if isinstance(found, Iterator) else [found]
 
     def call_in_pieces(*values: Any) -> Iterator[dict[Any, Any]]:
-        pieces = in_pieces(values)
+        todo = pieces(values)
         while True:
             # Not around the `yield`: the next piece may be asked for in another thread.
             with speaking_as_asked():
                 try:
-                    updates = next(pieces, None)
+                    updates = next(todo, None)
                 except UserError as error:
-                    pieces, updates = iter(()), refused(error)
+                    todo, updates = iter(()), refused(error)
                 if updates is None:
                     return
                 assert isinstance(updates, dict), handler
                 found = _components(frame, updates, shown)
             yield found
+
+    def call(*values: Any) -> dict[Any, Any]:
+        return next(call_in_pieces(*values))
 
     function = call_in_pieces if inspect.isgeneratorfunction(handler) else call
     bind = after.success if after else partial(gr.on, triggers=[frame.trigger(trigger) for trigger in triggers])
