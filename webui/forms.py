@@ -87,6 +87,17 @@ def number(name: str, value: Any, *, is_whole: bool) -> Any:
         raise UserError(what=str(error)) from error
 
 
+def required(value: object, *, what: str, where: str, fix: str) -> str:
+    """A text that a field must hold.
+
+    Raises:
+        UserError: it is empty, or something else.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise UserError(what=what, where=where, fix=fix)
+    return value.strip()
+
+
 def shown(field: Field, value: Any) -> Any:
     """A setting as its field of the form shows it."""
     if value is None:

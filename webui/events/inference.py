@@ -92,18 +92,6 @@ def _wire_speaking(frame: Frame) -> list[Any]:
     )
     wire(
         frame,
-        ["inference.player:stop"],
-        inference.next_sentence,
-        inputs=[PROJECT, "inference.current", "inference.heard"],
-        outputs=["inference.player", "inference.heard"],
-        api_name="inference_next_sentence",
-        public=False,
-        show_progress=False,
-        # Each waits for a sentence of its own take: they must not wait for each other.
-        concurrency_limit=32,
-    )
-    wire(
-        frame,
         ["inference.stop:click"],
         inference.stop,
         inputs=[PROJECT, "inference.current"],

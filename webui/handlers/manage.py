@@ -5,7 +5,7 @@ from utils.hardware.resources import size_of
 from utils.jobs.projects import delete_project, duplicate_project, rename_project
 from utils.project.paths import Project
 from utils.project.uploads import UPLOADS_FOLDER
-from webui import text
+from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers.project import bar
 from webui.studio import Studio
@@ -59,9 +59,7 @@ def _name(values: Values) -> str:
         UserError: none was.
     """
     name = values["project.new_name"]
-    if not isinstance(name, str) or not name.strip():
-        raise UserError(what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
-    return name.strip()
+    return forms.required(name, what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
 
 
 def _done(studio: Studio, project: Project | None, said: str) -> Updates:

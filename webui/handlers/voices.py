@@ -4,7 +4,7 @@ from pathlib import Path
 
 from utils.errors import UserError
 from utils.speech.voice_library import VoiceLibrary
-from webui import text
+from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers.speech_form import chosen_name, dataset_clip
 from webui.studio import Studio
@@ -57,9 +57,7 @@ def _library(studio: Studio) -> VoiceLibrary:
 
 
 def _name(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise UserError(what=text.NO_VOICE_NAME, where=text.VOICE_NAME, fix=text.NO_VOICE_NAME_FIX)
-    return value.strip()
+    return forms.required(value, what=text.NO_VOICE_NAME, where=text.VOICE_NAME, fix=text.NO_VOICE_NAME_FIX)
 
 
 def _listed(value: object) -> list[object]:

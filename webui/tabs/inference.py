@@ -140,10 +140,10 @@ def _take() -> dict[str, Block]:
     return {
         "worker": gr.HTML(elem_id="speech-worker"),
         "status": gr.HTML(text.NOTHING_SPOKEN, elem_id="take-status"),
-        # Which take, and how many of its sentences were played: what plays next follows from these.
         "current": gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.TAKE),
+        # Scripts find the outputs behind it at their places.
         "heard": gr.Number(0, precision=0, visible="hidden", elem_classes=["internal"], label=text.NOW_PLAYING),
-        # For scripts, which ask sentence by sentence; the page plays what `webui.sound` serves.
+        # For scripts, the first sentence; the page plays what `webui.sound` serves.
         "player": gr.Audio(
             label=text.NOW_PLAYING, visible="hidden", elem_classes=["internal"], interactive=False, type="filepath"
         ),
