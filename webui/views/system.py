@@ -12,7 +12,7 @@ from utils.hardware.machine import Machine
 from utils.hardware.resources import size_of
 from utils.hardware.wheel import torch_build
 from utils.jobs import Job
-from utils.project.paths import Project
+from utils.project.paths import BASES_VARIABLE, Project, bases_folder
 from utils.project.uploads import UPLOADS_FOLDER
 from utils.speech.takes import TAKES_FOLDER
 from webui import text
@@ -132,13 +132,7 @@ def settings(access: "Access | None", output: Path, roots: Sequence[Path], quota
     rows += [
         (text.QUOTA, gigabytes(quota_bytes), "--project-quota-gb"),
         (text.PROJECTS_FOLDER, output, "--output"),
+        (text.BASES_FOLDER, bases_folder(), f"${BASES_VARIABLE}"),
         (text.INPUT_ROOTS, ", ".join(map(str, roots)) or text.NONE, "--input-root"),
     ]
     return framed(text.SETTINGS_PANEL, table(text.SETTINGS_COLUMNS, rows, label=text.SETTINGS_PANEL))
-
-
-def places(output: Path, bases_folder: Path, roots: Sequence[Path]) -> Markup:
-    """Where files are."""
-    rows = [(text.PROJECTS_FOLDER, output), (text.BASES_FOLDER, bases_folder)]
-    rows += [(text.INPUT_ROOTS, root) for root in roots]
-    return framed(text.PLACES, table(text.PLACES_COLUMNS, rows, label=text.PLACES))
