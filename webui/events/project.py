@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from webui.events.wiring import Frame, spread, wire
+from webui.events.wiring import QUIET, Frame, spread, wire
 from webui.handlers import data, manage, project, sample
 from webui.languages import speaking_as_asked
 from webui.page import WORDS
@@ -26,11 +26,9 @@ def wire_project(frame: Frame) -> None:
         inputs=["project.project", "project.last"],
         outputs=BAR,
         api_name="project_load",
-        public=False,
-        queue=False,
-        show_progress=False,
         # The project of the address comes before the browser's last one.
         js="(project, last) => [window.studioPage?.wanted(project) ?? project, last]",
+        **QUIET,
     )
     frame.trigger("project.project:change")(
         None, inputs=[frame.registry["project.project"]], js="name => window.studioPage?.show(name)"

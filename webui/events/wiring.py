@@ -30,6 +30,8 @@ Trigger = str | Callable[..., Any]
 """An event: "train.start:click", or one of gradio's own, such as `page.load`."""
 INTERVAL = "interval"
 """Among the news of a poll: after how many seconds the page asks again; ids of components have a dot."""
+QUIET: dict[str, Any] = {"public": False, "queue": False, "show_progress": False}
+"""Options of `wire` for what the page asks by itself: it shows no message, and nobody sees that it works."""
 WARNING_S = 12
 """A warning leaves by itself after so many seconds."""
 ANSWER = "answer"
