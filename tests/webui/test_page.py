@@ -16,7 +16,6 @@ from gradio_client.exceptions import AppError
 
 from benchmarks.webui import make_project
 from tests.webui.app import ROOT, running_app
-from webui import text
 from webui.interface import create_ui
 from webui.temporary import PREFIX
 
@@ -68,25 +67,10 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_a_browser_gets_the_page(app):
-    answer = httpx.get(app)
-    assert answer.status_code == 200
-    assert text.TITLE in answer.text
-    labels = (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB)
-    assert all(label in answer.text for label in labels)
-
-
 def test_nothing_is_fetched_from_other_hosts(app):
     page = httpx.get(app).text
     assert "fonts.googleapis" not in page
     assert "cdn." not in page
-
-
-def test_a_script_creates_a_project(app):
-    client = Client(app, verbose=False)
-    bar = client.predict(new_project="anna", language="de", base="tiny", api_name="/project_create")
-    assert bar[0]["value"] == "anna"
-    assert bar[0]["choices"] == [["anna", "anna"]]
 
 
 def test_a_name_that_leads_elsewhere_is_refused(app):
