@@ -25,10 +25,9 @@ from utils.config import TrainConfig
 from utils.hardware.estimates import XTTS_V2
 from utils.model.gpt import XttsGpt
 from utils.model.shapes import GptShape
-from utils.runs.checkpoints import Checkpoints, num_bytes
-from utils.runs.run_log import RunLog
+from utils.runs.checkpoints import Checkpoints, num_bytes, verify
+from utils.runs.log import RunLog
 from utils.runs.saver import Saver, Snapshot
-from utils.runs.weights import verify
 from utils.training.checkpointing import files_of
 from utils.training.switches.optim import make_optimizer
 

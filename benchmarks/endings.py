@@ -27,9 +27,9 @@ from utils.model.gpt import XttsGpt
 from utils.model.packing import pack
 from utils.options import SpeechSettings
 from utils.project.paths import open_project
+from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of, find_run
-from utils.runs.weights import load_checkpoint
-from utils.training.data.codes import cache_codes, up_to_silence
+from utils.training.data.codes import AudioFiles, encode_missing, up_to_silence
 
 NUM_SILENT = 3
 """Codes at a clip's end that are silence; preparing leaves 0.25 s, five codes."""
@@ -78,8 +78,12 @@ def main() -> None:
     project = open_project(settings.project, settings.output)
     runs = [find_run(project, name) for name in settings.runs]
     base, clips = run_base(runs[0]), read_manifest(settings.recordings)
-    cached = cache_codes([clip.audio for clip in clips], base, project.dataset / "codes")
-    codes = [torch.from_numpy(cached[clip.audio].copy()).long() for clip in clips]
+    files = AudioFiles(project.dataset / "codes")
+    hashes = [files.facts(clip.audio).content for clip in clips]
+    recordings = {audio: clip.audio for audio, clip in zip(hashes, clips, strict=True)}
+    cache = encode_missing(recordings, base, project.dataset / "codes")
+    spans, cached = map(cache.index.__getitem__, hashes), cache.mapped()
+    codes = [torch.from_numpy(cached[start : start + count].copy()).long() for start, count in spans]
     tokens = [torch.tensor(base.tokenizer().encode(clip.text, settings.language)) for clip in clips]
     silent = torch.cat([clip[-NUM_SILENT:] for clip in codes]).unique()
     trimmed = [torch.from_numpy(up_to_silence(clip.numpy())) for clip in codes]

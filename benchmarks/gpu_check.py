@@ -17,9 +17,9 @@ from typing import Any, Literal
 import tyro
 
 from utils.files import write_atomic
+from utils.hardware.environment import ROOT, child_environment
 from utils.hardware.machine import this_machine
 from utils.hardware.resources import GIB
-from utils.jobs.environment import ROOT, child_environment
 from utils.runs.process import ProcessId, end_tree
 
 ENOUGH_S = 10.0

@@ -30,13 +30,13 @@ from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune import tune_decoder
 from utils.evaluation.recognition import recognizer_folder
+from utils.hardware.environment import child_environment
 from utils.hardware.gpu import find_gpus, visible_gpus
 from utils.hardware.machine import this_machine
 from utils.hardware.recommendations import memory_fit
 from utils.hardware.wheel import load_library
 from utils.inference.engine import Synthesizer
 from utils.inference.speaker import Speaker
-from utils.jobs.environment import child_environment
 from utils.model.dvae import load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import pack

@@ -26,10 +26,10 @@ import torch
 from benchmarks.full_base import make_base
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
+from utils.hardware.environment import child_environment
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import vocoder_in_bf16
 from utils.inference.vocoder import Vocoder
-from utils.jobs.environment import child_environment
 from utils.model.decoder.build import build_decoder
 from utils.model.gpt import ForwardOptions
 from utils.model.shapes import DecoderShape

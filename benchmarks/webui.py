@@ -182,7 +182,7 @@ async def poll(
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as http:
         # The pages of the last call are still open: they are not sent again what they have.
         paces = _PACES.setdefault(address, {})
-        call, had, (timer, number) = _poll_call((await http.get("config")).json(), project)
+        call, had = _poll_call((await http.get("config")).json(), project)
         numbers = _NUMBERS.setdefault(address, {})
 
         async def ask(page: int) -> float:
@@ -195,9 +195,9 @@ async def poll(
             if answer.status_code != 200:
                 failures += 1
                 return took
-            parts = answer.json()["data"]
-            paces[page] = _value(parts[timer]) or paces.get(page, every_s)
-            numbers[page] = _value(parts[number]) or numbers.get(page, 0)
+            news = json.loads(answer.json()["data"][0] or "{}")
+            paces[page] = news.get("interval") or paces.get(page, every_s)
+            numbers[page] = news.get("answer") or numbers.get(page, 0)
             return took
 
         async def one(number: int) -> None:
@@ -213,11 +213,6 @@ async def poll(
     return first, times, failures
 
 
-def _value(part: Any) -> float | None:
-    """A component's new value; None where the answer leaves it as it is."""
-    return part.get("value") if isinstance(part, dict) else part
-
-
 async def _post(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
     """Ask once more when the server closed the idle connection at this very moment, as browsers do."""
     try:
@@ -226,18 +221,15 @@ async def _post(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response
         return await http.post("gradio_api/run/predict", json=body)
 
 
-def _poll_call(config: dict[str, Any], project: str) -> tuple[dict[str, Any], int, tuple[int, int]]:
-    """The request that the page's timer makes, where in it the last answer's number goes, and where among the answer's
-    parts are the timer's interval and that number."""
+def _poll_call(config: dict[str, Any], project: str) -> tuple[dict[str, Any], int]:
+    """The request that the page's timer makes, and where in it the last answer's number goes."""
     found = next(item for item in config["dependencies"] if item["api_name"] == "live")
     kinds = {part["id"]: part["type"] for part in config["components"]}
     values: list[Any] = [None] * len(found["inputs"])
     values[0] = project
     assert kinds[found["inputs"][0]] == "dropdown", kinds[found["inputs"][0]]
-    timer = next(place for place, one in enumerate(found["outputs"]) if kinds[one] == "timer")
     had = next(place for place, one in enumerate(found["inputs"]) if kinds[one] == "number")
-    number = found["outputs"].index(found["inputs"][had])
-    return {"fn_index": found["id"], "data": values}, had, (timer, number)
+    return {"fn_index": found["id"], "data": values}, had
 
 
 def _start(output: Path, browser: Any) -> dict[str, float]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from utils.hardware.gpu import REASONS
+from utils.options import SHAPES
 from utils.runs.progress import SENTENCES
-from utils.schedules import SHAPES
 from utils.switches import SWITCHES
 from webui.text.catalog import read_po
 
@@ -33,7 +33,7 @@ ENGINE = {
     "utils/switches.py": [text for switch in SWITCHES for text in (switch.label, switch.help) if text],
     "utils/runs/progress.py": SENTENCES.values(),
     "utils/hardware/gpu.py": REASONS.values(),
-    "utils/schedules.py": [label for label, _ in SHAPES.values()],
+    "utils/options.py": [label for label, _ in SHAPES.values()],
 }
 NUM_TEXTS = {"_": 1, "ngettext": 2}
 """How many of a call's arguments are texts: ngettext has singular and plural."""

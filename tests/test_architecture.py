@@ -23,7 +23,6 @@ LAYERS = (
     "utils.errors",
     "utils.settings",
     "utils.options",
-    "utils.schedules",
     "utils.switches",
     "utils.config",
     "utils.files",

@@ -19,9 +19,8 @@ from utils.errors import UserError
 from utils.gpt_train import train_gpt
 from utils.jobs.json_lines import parse_line
 from utils.project.paths import Project
-from utils.runs.checkpoints import Checkpoints
+from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.log import read_events
-from utils.runs.weights import verify
 from utils.training.child import _result
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,7 +13,6 @@ import pynvml
 import pytest
 import torch
 
-from benchmarks import stock
 from tests.entry_points import CLAIMED, REFUSED, SPEAKING, EntryPoints, Reached
 from tests.hardware.machines import GIB, Answers
 from tests.training.test_run import config_of
@@ -30,7 +29,6 @@ from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.runs.process import ProcessId
 from utils.runs.record import JobRecord, read_record, write_record
-from utils.training import preflight as measure_module
 from utils.training import train
 from utils.training.distributed import num_processes
 from utils.training.switches.optim import choose_precision, faster_precision
@@ -218,67 +216,6 @@ def test_expandable_segments_are_the_default_and_off_where_the_driver_has_none(m
     assert segments == ["expandable_segments:True", "expandable_segments:False"]
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
     assert not check_allocator(torch.device("cuda")) and len(segments) == 2, "what the user has set stays"
-
-
-def test_preflights_peak_includes_the_largest_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    peak = [0]
-
-    def step(group: list) -> SimpleNamespace:
-        peak[0] = max(peak[0], *(batch.num_bytes for batch in group))
-        return SimpleNamespace(losses=SimpleNamespace(total=1.0), is_overflow=False)
-
-    def batch(num_bytes: int) -> SimpleNamespace:
-        packed = SimpleNamespace(gather_indices=torch.zeros(4), num_positions=4)
-        return SimpleNamespace(
-            num_bytes=num_bytes, packed=packed, audio_seconds=1.0, text_lengths=[3], code_lengths=[9]
-        )
-
-    for name, fake in {
-        "synchronize": lambda: None,
-        "reset_peak_memory_stats": lambda: peak.__setitem__(0, 0),
-        "max_memory_reserved": lambda: 0,
-    }.items():
-        monkeypatch.setattr(f"torch.cuda.{name}", fake)
-    monkeypatch.setattr(measure_module, "memory_stats", lambda: {"peak_bytes": peak[0]})
-    trainer = SimpleNamespace(
-        device=torch.device("cuda"),
-        step=step,
-        gpt=None,
-        optimizer=None,
-        release=None,
-        scaler=torch.amp.GradScaler("cpu"),
-    )
-    optimizations = SimpleNamespace(
-        switches=SimpleNamespace(effective=SimpleNamespace(compile="off")), report=lambda *_, **__: {}
-    )
-    sizes = {True: [batch(900), batch(100)], False: [batch(100)]}
-    loaders = SimpleNamespace(spread=lambda count, *, largest: sizes[largest], close=lambda: None)
-    trainer.optimizations = optimizations
-    setup = SimpleNamespace(trainer=trainer, loaders=loaders)
-    seen = measure_module._measured(setup, 1, warmup=1, steps=1)
-    assert seen.peak_bytes == 900
-
-
-def test_the_benchmarks_peak_of_stock_includes_the_largest_batch(monkeypatch, tmp_path: Path) -> None:
-    peak, sizes = [0], iter([900, 100])
-    clips = {"text_lengths": torch.tensor([3]), "wav_lengths": torch.tensor([4096])}
-
-    def step(trainer: object, batch: object) -> float:
-        peak[0] = max(peak[0], next(sizes))
-        return 1.0
-
-    for name, fake in {
-        "is_available": lambda: True,
-        "synchronize": lambda: None,
-        "reset_peak_memory_stats": lambda: peak.__setitem__(0, 0),
-        "max_memory_allocated": lambda: peak[0],
-        "max_memory_reserved": lambda: 0,
-    }.items():
-        monkeypatch.setattr(f"torch.cuda.{name}", fake)
-    for name, replacement in {"_make_trainer": lambda *_: None, "_loader": lambda *_: [clips], "_step": step}.items():
-        monkeypatch.setattr(stock, name, replacement)
-    found = stock.measure_stock(tmp_path, None, precision="fp32", batch_size=1, warmup=1, steps=1)
-    assert found.peak_bytes == 900
 
 
 def test_the_table_of_the_docs_names_every_machine() -> None:

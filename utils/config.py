@@ -18,10 +18,10 @@ from utils.options import (
     Conditioning,
     Device,
     Precision,
+    Schedule,
     SpeechPrecision,
     SpeechSettings,
 )
-from utils.schedules import Schedule
 from utils.settings import Config
 from utils.switches import SWITCHES
 

@@ -1,6 +1,8 @@
-"""Sample rates, the values that settings may take, and how speech is generated: what all rooms share."""
+"""Sample rates, the values that settings may take, learning-rate schedules, and how speech is generated."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from utils.settings import Config
@@ -25,6 +27,33 @@ Checkpointing = Literal["none", "selective", "full"]
 BestBy = Literal["speech", "loss"]
 AttentionKernel = Literal["auto", "torch", "flash-attn", "explicit"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
+Schedule = Literal["linear", "cosine", "polynomial", "constant"]
+
+POLYNOMIAL_POWER = 2.0
+SHAPES: dict[Schedule, tuple[str, Callable[[float], float]]] = {
+    "linear": ("linear", lambda done: 1 - done),
+    "cosine": ("cosine", lambda done: 0.5 * (1 + math.cos(math.pi * done))),
+    "polynomial": ("polynomial", lambda done: (1 - done) ** POLYNOMIAL_POWER),
+    "constant": ("constant", lambda done: 1.0),
+}
+"""For each: its label, and the share of the peak learning rate by the share of steps done after the warm-up."""
+
+
+@dataclass(frozen=True)
+class LrSchedule:
+    """Share of the peak learning rate at each optimizer step: up linearly, then down to the end."""
+
+    schedule: Schedule
+    warmup_steps: int = field(kw_only=True)
+    total_steps: int = field(kw_only=True)
+
+    def __call__(self, step: int) -> float:
+        """The share at a step, counted from 0."""
+        if step < self.warmup_steps:
+            # The first step already learns something.
+            return (step + 1) / (self.warmup_steps + 1)
+        done = (step - self.warmup_steps) / max(self.total_steps - self.warmup_steps, 1)
+        return SHAPES[self.schedule][1](min(done, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)

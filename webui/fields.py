@@ -1,11 +1,7 @@
-"""Describe the fields of a settings dataclass: kind, default and help, from which forms are built."""
+"""Describe the fields of a settings dataclass: kind and default, from which forms are built."""
 
-import ast
 import dataclasses
-import inspect
-import textwrap
 from dataclasses import dataclass
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -34,17 +30,16 @@ class Field:
     """None also where the base model or the machine chooses."""
     may_be_open: bool
     """None is a value: whoever runs it chooses."""
-    help: str
 
 
 def fields_of(config: Any) -> dict[str, Field]:
     """The fields that a form can show, by name; those of other types (paths, lists) are skipped.
 
     Args:
-        config: a settings dataclass whose fields have docstrings.
+        config: a settings dataclass.
     """
     assert dataclasses.is_dataclass(config)
-    hints, helps = get_type_hints(config), _docstrings(config)  # type: ignore[arg-type]
+    hints = get_type_hints(config)
     found = {}
     for field in dataclasses.fields(config):
         kind, choices, may_be_open = _kind(hints[field.name])
@@ -56,7 +51,6 @@ def fields_of(config: Any) -> dict[str, Field]:
                 choices=choices,
                 default=default,
                 may_be_open=may_be_open,
-                help=helps.get(field.name, ""),
             )
     return found
 
@@ -77,17 +71,3 @@ def _kind(hint: Any) -> tuple[Kind | None, tuple[str, ...], bool]:
         return "choice", tuple(map(str, get_args(literal))), NoneType in options
     kind = PLAIN.get(wanted[0]) if len(wanted) == 1 else None
     return kind, (), NoneType in options
-
-
-@cache  # the page asks for these every few seconds, and source code does not change meanwhile
-def _docstrings(config: Any) -> dict[str, str]:
-    """The string under each field, as one line."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(config))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for field, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
-            value = after.value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                found[field.target.id] = " ".join(value.value.split())
-    return found

@@ -80,11 +80,22 @@ def number(name: str, value: Any, *, is_whole: bool) -> Any:
         UserError: it is no number, or not a whole one.
     """
     kind: Kind = "int" if is_whole else "float"
-    field = Field(name=name, kind=kind, choices=(), default=None, may_be_open=False, help="")
+    field = Field(name=name, kind=kind, choices=(), default=None, may_be_open=False)
     try:
         return parse(field, value)
     except ValueError as error:
         raise UserError(what=str(error)) from error
+
+
+def required(value: object, *, what: str, where: str, fix: str) -> str:
+    """A text that a field must hold.
+
+    Raises:
+        UserError: it is empty, or something else.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise UserError(what=what, where=where, fix=fix)
+    return value.strip()
 
 
 def shown(field: Field, value: Any) -> Any:

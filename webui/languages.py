@@ -1,27 +1,33 @@
 """The language of a request: what the address of the page names, such as `?lang=es`, or what its browser prefers."""
 
-import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from urllib.parse import parse_qs
 
 from gradio.context import LocalContext
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from webui.text.catalog import PAGE_LANGUAGES, SOURCE, language, speaking
+from webui.text.catalog import PAGE_LANGUAGES, SOURCE, speaking
+
+SCRIPT = f"""<head><script>{{
+  // gradio's own words follow the browser, which its scripts ask before those of the page are there.
+  const asked = [new URL(location.href).searchParams.get('lang'), ...navigator.languages.map(one => one.split('-')[0])]
+  const spoken = asked.find(code => {list(PAGE_LANGUAGES)}.includes(code)) ?? '{SOURCE}'
+  document.documentElement.lang = spoken
+  if (!navigator.language.startsWith(spoken)) Object.defineProperty(navigator, 'language', {{ get: () => spoken }})
+}}</script>"""
 
 
-def language_of(headers: Mapping[str, str], query: str = "") -> str:
+def language_of(headers: Mapping[str, str]) -> str:
     """The page's language for who sends these headers.
 
     Scripts send neither an address of the page nor `Accept-Language`, and are answered in English.
 
     Args:
         headers: of the request; what the page itself asks for names the page as its referrer.
-        query: the query of the request's own address.
     """
-    named = parse_qs(query or headers.get("referer", "").partition("?")[2]).get("lang", [""])[0]
+    named = parse_qs(headers.get("referer", "").partition("?")[2]).get("lang", [""])[0]
     if named in PAGE_LANGUAGES:
         return named
     weights: dict[str, float] = {}
@@ -44,44 +50,24 @@ def speaking_as_asked() -> AbstractContextManager[None]:
     return speaking(language_of(request.headers) if request is not None else SOURCE)
 
 
-LANGUAGE = re.compile(rb'(<html[^>]*?\blang=)"\w+"(.*?<head>)', re.DOTALL)
-SPOKEN = """<script>
-  // gradio's own words follow the browser, and shall follow the page.
-  if (!navigator.language.startsWith('%s')) Object.defineProperty(navigator, 'language', { get: () => '%s' })
-</script>"""
-
-
 class PageLanguage:
-    """Serves each request in its language, which the page itself names."""
+    """Serves the page with the script that sets its language."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_http = scope["type"] == "http"
-        with speaking(
-            language_of(Headers(scope=scope), scope["query_string"].decode("latin-1")) if is_http else SOURCE
-        ):
-            is_page = is_http and scope["method"] == "GET" and scope["path"] == "/"
-            await self.app(scope, receive, _naming(send, language()) if is_page else send)
-
-
-def _naming(send: Send, code: str) -> Send:
-    """Sends the page, when it is whole, with its language."""
-    start: Message = {}
-    parts: list[bytes] = []
-
-    async def send_page(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            start.update(message)
+        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != "/":
+            await self.app(scope, receive, send)
             return
-        parts.append(message.get("body", b""))
-        if message.get("more_body"):
-            return
-        script = SPOKEN % (code, code)
-        page = LANGUAGE.sub(rf'\1"{code}"\2{script}'.encode(), b"".join(parts), count=1)
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        await self.app(scope, receive, keep)
+        start, *parts = answer
+        page = b"".join(part.get("body", b"") for part in parts).replace(b"<head>", SCRIPT.encode(), 1)
         MutableHeaders(scope=start)["content-length"] = str(len(page))
         await send(start)
         await send({"type": "http.response.body", "body": page})
-
-    return send_page

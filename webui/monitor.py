@@ -1,20 +1,19 @@
-"""Poll this machine's GPU, memory and processor in one thread for all browsers."""
+"""This machine's GPU, memory and processor: one reading for all browsers, and those of the last minutes."""
 
-import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
 from utils.hardware.resources import Memory, memory
 
-EVERY_S = 2.0
+EVERY_S = 1.5
+"""A reading is at most so old: less than the page's polls are apart."""
 HISTORY_S = 900.0
-IDLE_S = 30.0
-"""With nobody looking for so long, the thread ends."""
-
-log = logging.getLogger(__name__)
+IDLE_S = 60.0
+"""Where nobody looked for so long, a line across the gap would invent values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,38 +31,25 @@ class MachineSample:
 
 
 class Monitor:
-    """Keeps the last minutes of readings while someone looks."""
+    """Reads the machine while somebody looks, and keeps the last minutes of readings."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._readings: deque[MachineSample] = deque(maxlen=int(HISTORY_S / EVERY_S))
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._last_asked = 0.0
 
     def now(self) -> MachineSample:
-        """The newest reading, at most a few seconds old."""
-        self._last_asked = time.monotonic()
+        """The newest reading."""
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                # Nothing was measured for a while: a line across the gap would invent values.
+            now = self._clock()
+            age_s = now - self._readings[-1].time if self._readings else IDLE_S
+            if not 0 <= age_s < IDLE_S:
                 self._readings.clear()
-                self._readings.append(_read())
-                self._thread = threading.Thread(target=self._watch, name="hardware monitor", daemon=True)
-                self._thread.start()
+            if not 0 <= age_s < EVERY_S:
+                self._readings.append(MachineSample(time=now, survey=find_gpus(), memory=memory()))
             return self._readings[-1]
 
     def history(self) -> list[MachineSample]:
         """The readings of the last minutes, oldest first."""
         with self._lock:
             return list(self._readings)
-
-    def _watch(self) -> None:
-        while time.monotonic() < self._last_asked + IDLE_S:
-            time.sleep(EVERY_S)
-            reading = _read()
-            with self._lock:
-                self._readings.append(reading)
-
-
-def _read() -> MachineSample:
-    return MachineSample(time=time.time(), survey=find_gpus(), memory=memory())

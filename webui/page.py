@@ -1,89 +1,56 @@
-"""Gradio's page, with cheaper polls, in several languages."""
+"""gradio's page, with the app behind it and its words in other languages."""
 
-import copy
+import contextvars
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
-from gradio.block_function import BlockFunction
-from gradio.blocks import Block
-from gradio.state_holder import SessionState
 
 from webui.studio import Studio
-from webui.text.catalog import SOURCE, language
+from webui.text.catalog import SOURCE, language, speaking
+
+WORDS = ("label", "info", "placeholder", "value", "choices", "headers", "submit_btn")
+"""Properties of components that hold words."""
 
 
 class Page(gr.Blocks):
-    """Does not build anew what an answer leaves as it is, and keeps of each component one.
-
-    gradio makes a new component, and describes it, for each output of an event, whether it changes or not. The page
-    asks every few seconds about dozens of components, of which few change. What gradio makes has an id of its own,
-    under which it is kept for as long as the session, beside all that were made before it.
-    """
+    """Is built in the language of the source; a browser that asks in another one is sent the words that differ."""
 
     studio: Studio
     """The app's state behind it."""
     lay_out: Callable[[], Any]
     """Puts all components on a page, in the language that is spoken."""
-    _said: dict[str, dict[str, Any]]
-    """gradio's description of the page by language."""
-    _lock = threading.Lock()
 
-    @property
-    def config(self) -> Any:
-        """gradio's description of the page in the language that is spoken.
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._lock, self._words = threading.Lock(), {SOURCE: dict[str, Any]()}
 
-        Another language than the source is laid out when it is first asked for. Its components are those of the page
-        in other words: what was made first in one was made first in the other.
+    def words(self) -> dict[str, Any]:
+        """Updates of the components whose words differ in the language that is spoken, by their number on the page.
+
+        A language is laid out when it is first asked for: what was made first in one was made first in the other.
 
         Raises:
             RuntimeError: the layouts differ in more than their words.
         """
         code = language()
-        if code not in self._said and hasattr(self, "lay_out"):
-            with self._lock:
-                if code not in self._said:
-                    self._said[code] = self._in_other_words()
-        return self._said.get(code) or self._said.get(SOURCE) or {}
+        with self._lock:
+            if code not in self._words:
+                # Where gradio answers an event it makes no components, but updates.
+                self._words[code] = contextvars.Context().run(self._in_other_words, code)
+            return self._words[code]
 
-    @config.setter
-    def config(self, found: Any) -> None:
-        self._said = {SOURCE: found}
-
-    def _in_other_words(self) -> dict[str, Any]:
-        with Page(analytics_enabled=False) as other:
+    def _in_other_words(self, code: str) -> dict[str, Any]:
+        with speaking(code), Page(analytics_enabled=False) as other:
             self.lay_out()
-        source, words = self._said[SOURCE], other._said[SOURCE]["components"]
-        components = source["components"]
-        if [one["type"] for one in words] != [one["type"] for one in components[: len(words)]]:
+        source, words = self.config["components"], other.config["components"]
+        if [one["type"] for one in words] != [one["type"] for one in source[: len(words)]]:
             raise RuntimeError("a page in another language has other components")
-        said = [one | {"props": two["props"]} for one, two in zip(components, words, strict=False)]
-        return {**source, "components": [*said, *components[len(words) :]]}
-
-    async def postprocess_data(
-        self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
-    ) -> list[Any]:
-        if not (isinstance(predictions, dict) and predictions and all(isinstance(key, Block) for key in predictions)):
-            values = await super().postprocess_data(block_fn, predictions, state)
-            _keep_ids(block_fn.outputs, state)
-            return values
-        # Only dicts are compared: a data frame cannot be.
-        outputs = {
-            block: value for block, value in predictions.items() if not (isinstance(value, dict) and value == gr.skip())
-        }
-        if not outputs:
-            return [gr.skip() for _ in block_fn.outputs]
-        changed = copy.copy(block_fn)
-        changed.outputs = [block for block in block_fn.outputs if block in outputs]
-        values = await super().postprocess_data(changed, outputs, state)
-        _keep_ids(changed.outputs, state)
-        new = dict(zip(changed.outputs, values, strict=True))
-        return [new.get(block, gr.skip()) for block in block_fn.outputs]
-
-
-def _keep_ids(blocks: Iterable[Block], state: SessionState | None) -> None:
-    """Call what gradio made for a session like what it stands for, so that both are kept in one place."""
-    for block in blocks:
-        if state is not None and not block.stateful and block._id in state:
-            state[block._id]._id = block._id
+        found = {}
+        for one, two in zip(source, words, strict=False):
+            before, after = one["props"], two["props"]
+            new = {name: after[name] for name in WORDS if name in after and after[name] != before.get(name)}
+            if new:
+                found[str(one["id"])] = gr.update(**new)
+        return found

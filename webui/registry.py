@@ -11,11 +11,8 @@ from webui import text
 from webui.markup import lines
 
 
-class Registry:
-    """Maps ids to components; an id belongs to one component for good."""
-
-    def __init__(self) -> None:
-        self._components: dict[str, Block] = {}
+class Registry(dict[str, Any]):
+    """Maps ids to components, typed Any because each kind has its own events; an id belongs to one for good."""
 
     def add(self, tab: str, components: dict[str, Block]) -> None:
         """Register the components of one tab under "tab.name".
@@ -25,16 +22,9 @@ class Registry:
         """
         for name, component in components.items():
             key = f"{tab}.{name}"
-            if key in self._components:
+            if key in self:
                 raise ValueError(f"component id {key!r} is used twice")
-            self._components[key] = component
-
-    def __getitem__(self, key: str) -> Any:
-        """The component with this id, typed Any because each kind has its own events; KeyError when there is none."""
-        return self._components[key]
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._components
+            self[key] = component
 
     def expand(self, patterns: Iterable[str]) -> list[str]:
         """Ids in order, with a pattern such as "train.set_*" replaced by all ids that begin so.
@@ -45,7 +35,7 @@ class Registry:
         found: dict[str, None] = {}
         for pattern in patterns:
             prefix = pattern.removesuffix("*")
-            keys = [key for key in self._components if key == pattern or (prefix != pattern and key.startswith(prefix))]
+            keys = [key for key in self if key == pattern or (prefix != pattern and key.startswith(prefix))]
             if not keys:
                 raise KeyError(pattern)
             found.update(dict.fromkeys(keys))

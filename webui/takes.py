@@ -1,6 +1,8 @@
 """A project's takes as the page lists them; a take is read again only after its file changed."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from utils.errors import UserError
@@ -11,7 +13,7 @@ from webui.text.catalog import language
 from webui.views import inference as view
 
 MAX_KEPT = 10_000
-"""Takes that are remembered; with more, all are read anew."""
+"""Takes that are remembered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class TakeWatch:
     """The newest takes of projects, for who asks every two seconds."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, Path], tuple[tuple[int, int], ShownTake]] = {}
+        self._read = lru_cache(MAX_KEPT)(_read)
 
     def newest(self, project: Project, limit: int) -> list[ShownTake]:
         """At most so many takes, the newest first; folders that hold none are skipped."""
@@ -40,24 +42,22 @@ class TakeWatch:
         for folder in take_folders(project):
             if len(found) >= limit:
                 break
-            try:
+            with suppress(UserError, OSError):
                 found.append(self._shown(folder))
-            except (UserError, OSError):
-                continue
         return found
 
     def _shown(self, folder: Path) -> ShownTake:
         file = (folder / TAKE_FILE).stat()
-        now = (file.st_size, file.st_mtime_ns)
-        key = language(), folder
-        known = self._known.get(key)
-        if known is not None and known[0] == now and (known[1].live is None or has_owner(known[1].live)):
-            return known[1]
-        shown = _show(read_take(folder))
-        if len(self._known) >= MAX_KEPT:
-            self._known.clear()
-        self._known[key] = now, shown
-        return shown
+        state = file.st_size, file.st_mtime_ns
+        shown = self._read(folder, state, language())
+        is_cut = shown.live is not None and not has_owner(shown.live)
+        return self._read(folder, state, language(), is_cut=True) if is_cut else shown
+
+
+def _read(folder: Path, state: tuple[int, int], code: str, *, is_cut: bool = False) -> ShownTake:
+    """A take as it is for this state of its file and this language; again once its process is gone."""
+    del state, code, is_cut
+    return _show(read_take(folder))
 
 
 def _show(take: Take) -> ShownTake:

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from utils.bases.base import XTTS_CROP, Base, TrainingDefaults
+from utils.bases.decoder import load_decoder
 from utils.bases.find import find_base
-from utils.bases.loading import load_decoder, load_gpt
+from utils.bases.loading import load_gpt
 from utils.bases.tiny import make_tiny
 from utils.errors import UserError
 from utils.model.dvae import fingerprint, load_code_encoder

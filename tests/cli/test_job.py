@@ -19,7 +19,7 @@ from utils.cli.job import main
 from utils.config import Config, ExportConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
-from utils.runs.log import EventWriter, read_events, tail
+from utils.runs.log import EventLog, EventWriter, read_events
 from utils.runs.record import JobRecord, read_record, update_record, write_record
 
 Work = Callable[[Any, ProgressFn], None]
@@ -210,11 +210,11 @@ def test_a_training_that_was_asked_to_stop_saves_and_exits_with_0(tmp_path: Path
     config = TrainConfig(base="tiny", project=project.name, output=project.output, device="cpu", num_epochs=10_000)
     job = jobs.start("train", config)
     try:
-        eventually(lambda: tail(job.events, 1, kind="step"), timeout_s=120)
+        eventually(lambda: EventLog(job.events).last("step"), timeout_s=120)
     finally:
         jobs.stop(job.folder)
     assert jobs.wait(job.folder, 120).state == "stopped", job.log.read_text()
-    (step,) = tail(job.events, 1, kind="step")
+    step = EventLog(job.events).last("step")
     assert (job.folder / "checkpoints" / f"step-{step['step']:08d}" / "complete.json").is_file()
     eventually(lambda: (record := read_record(job.folder)) and record.exit_code is not None)
     assert read_record(job.folder).exit_code == 0  # type: ignore[union-attr]

@@ -17,7 +17,7 @@ from utils.errors import UserError
 from utils.language.reading import long_limits
 from utils.project.paths import Project
 from utils.text.language_settings import READING_FILE
-from utils.training.data.clips import limits_of
+from utils.training.data.clip_list import limits_of
 from utils.training.plan import settle
 
 GEORGIAN = ["გამარჯობა, როგორ ხარ?", "მე მიყვარს საქართველო.", "თბილისი ლამაზი ქალაქია."]

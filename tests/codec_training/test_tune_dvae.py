@@ -3,15 +3,14 @@
 import json
 import shutil
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.clip_tables import cache_codes
 from tests.sounds import make_project
-from tests.training.test_resume import assert_same_end, cut_run, settings_of
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.bases.grow import TUNED_DVAE
@@ -32,7 +31,6 @@ from utils.inference.export import export_model
 from utils.model.dvae import fingerprint
 from utils.model.weights import read_weights
 from utils.project.paths import Project
-from utils.training.data.codes import cache_codes
 from utils.training.train import fine_tune
 
 CPU = torch.device("cpu")
@@ -125,26 +123,6 @@ def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(
         assert not steps, "what was trained is not trained again"
         assert tuned.file.read_bytes() == weights == made[0].dvae.read_bytes(), "as if it had not been cut"
     assert not list(cut.folder.glob(".dvae-*"))
-
-
-@pytest.mark.slow
-def test_a_run_that_is_cut_goes_on_with_the_codes_of_the_tuned_dvae(
-    made: tuple[Base, str], project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copies = [Project(name=name, output=tmp_path) for name in ("whole", "cut", "other")]
-    for copy in copies:
-        shutil.copytree(project.dataset, copy.dataset, ignore=shutil.ignore_patterns("codes"))
-    whole, cut, other = (settings_of(copy, 1, base=str(made[0].folder)) for copy in copies)
-    undisturbed = fine_tune(whole)
-    folder = cut_run(cut, copies[1], "in mid-epoch", monkeypatch)
-    shutil.rmtree(copies[1].dataset / "codes")
-    resumed = fine_tune(replace(cut, resume=folder))
-    assert resumed.epoch_losses == undisturbed.epoch_losses
-    assert_same_end(folder, undisturbed.folder)
-    # A cache's folder is named after its DVAE.
-    name = fingerprint(made[0].dvae, made[0].mel_stats())
-    assert [path.name for path in (copies[1].dataset / "codes").iterdir() if path.is_dir()] == [name]
-    assert fine_tune(replace(other, base="tiny")).epoch_losses != undisturbed.epoch_losses, "other codes, other losses"
 
 
 def test_a_dvae_that_does_not_get_better_is_not_taken(project: Project) -> None:

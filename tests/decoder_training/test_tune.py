@@ -11,8 +11,8 @@ import torch
 from recipes.base.decoder import SpectralDiscriminator
 from utils.audio.write import write_wav
 from utils.bases.base import Base
+from utils.bases.decoder import load_decoder
 from utils.bases.find import find_base
-from utils.bases.loading import load_decoder
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.decoder_training import tune as module

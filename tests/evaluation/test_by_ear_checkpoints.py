@@ -15,7 +15,7 @@ from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation import by_ear
 from utils.evaluation.by_ear import Examiner, TimeTooShort
 from utils.evaluation.measure import Said
-from utils.jobs.environment import child_environment
+from utils.hardware.environment import child_environment
 from utils.jobs.json_lines import Replies, parse_line
 from utils.jobs.measuring import COMMAND
 from utils.runs.layout import checkpoints_of

@@ -1,10 +1,6 @@
 """Loader settings follow the data and the machine, and the user's own choice wins."""
 
-import platform
-import shutil
-import socket
 import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -85,24 +81,3 @@ def test_a_temporary_folder_whose_path_is_too_long_for_sockets_loads_in_the_proc
     settings = loader_settings(num_clips=10, device="cpu", num_workers=2)
     assert settings.num_workers == 0
     assert "num_workers" in settings.off[0] and "TMPDIR" in settings.off[0]
-
-
-@pytest.mark.skipif(platform.system() != "Linux", reason="only Linux passes tensors through sockets in a folder")
-@pytest.mark.parametrize("length", [75, 76])
-def test_a_loader_ends_at_the_longest_path_that_is_taken(length):
-    """The limit is the machine's own: a socket at the path of 75 bytes can be made, and at the one of 76 it cannot."""
-    folder = Path(tempfile.mkdtemp()) / "x"
-    folder = folder.with_name("x" * (length - len(str(folder.parent)) - 1))
-    folder.mkdir()
-    listener = socket.socket(socket.AF_UNIX)
-    try:
-        path = str(folder / "pymp-abcdefgh" / "listener-abcdefgh")
-        Path(path).parent.mkdir()
-        if length == 75:
-            listener.bind(path)
-        else:
-            with pytest.raises(OSError, match="too long"):
-                listener.bind(path)
-    finally:
-        listener.close()
-        shutil.rmtree(folder.parent)

@@ -18,8 +18,7 @@ from utils.hardware.processor import Cpu
 from utils.hardware.recommendations import USE_CASES, Recommendation, memory_tier, recommend
 from utils.hardware.resources import Memory
 from utils.model.attention import sdpa_attention
-from utils.model.gpt import Block, XttsGpt
-from utils.model.shapes import GptShape
+from utils.model.gpt import Block
 
 
 def chosen(result: Recommendation) -> str:
@@ -200,27 +199,6 @@ def test_activations_shrink_in_the_order_of_the_checkpointing_modes():
         return estimate(config, device="cuda").activations
 
     assert activations("full") < activations("selective") < activations("none") < activations("none", "fp32")
-
-
-def test_the_estimate_counts_the_parameters_of_the_real_model():
-    shape = GptShape(
-        layers=XTTS_V2.layers,
-        width=XTTS_V2.width,
-        heads=XTTS_V2.heads,
-        text_rows=XTTS_V2.text_rows,
-        audio_rows=XTTS_V2.audio_rows,
-        start_text=261,
-        stop_text=0,
-        start_audio=1024,
-        stop_audio=1025,
-        max_text_tokens=402,
-        max_audio_tokens=605,
-    )
-    with torch.device("meta"):
-        model = XttsGpt(shape)
-    frozen = (model.conditioning_encoder, model.conditioning_perceiver)
-    assert sum(p.numel() for p in model.parameters()) == XTTS_V2.num_parameters
-    assert sum(p.numel() for part in frozen for p in part.parameters()) == XTTS_V2.num_conditioning
 
 
 def fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from tests.hardware.machines import GIB, Answers, make_gpu
-from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus, trained_on, visible_gpus
+from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus, visible_gpus
 from utils.hardware.machine import assemble
 from utils.hardware.processor import Cpu
 from utils.hardware.recommendations import recommend
@@ -48,15 +48,6 @@ def test_gpus_are_seen_as_cuda_shows_them(visible: str | None, order: str, expec
     environment = {"CUDA_DEVICE_ORDER": order} if order else {}
     environment |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     assert visible_gpus(GPUS, environment) == expected
-
-
-@pytest.mark.parametrize(("rank", "expected"), [(None, LARGE), ("0", LARGE), ("1", SMALL), ("2", LARGE)])
-def test_each_process_of_a_run_has_a_gpu_of_its_own(rank, expected, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-aa22,GPU-aa11")
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    if rank is not None:
-        monkeypatch.setenv("LOCAL_RANK", rank)
-    assert trained_on(GPUS) == expected
 
 
 @pytest.mark.parametrize(

@@ -52,15 +52,6 @@ def test_the_child_goes_on_when_its_parent_is_killed_and_another_one_attaches(ou
     assert [event["step"] for event in events[1:-1]] == list(range(1, len(events) - 1))
 
 
-def test_followers_do_not_disturb_each_other_and_can_go_on_elsewhere(output: Path) -> None:
-    job = started(output, FINISHES)
-    first = begun(job)
-    ended(job)
-    assert [e["kind"] for e in first.new(limit=2)] == ["started", "step"]
-    assert [e["kind"] for e in EventLog(job.events, offset=first.offset).new()] == ["finished"]
-    assert len(EventLog(job.events).new()) == 3
-
-
 def test_a_process_that_got_the_pid_later_is_not_taken_for_ours(output: Path) -> None:
     job = started(output, POLITE)
     begun(job)

@@ -6,9 +6,8 @@ import torch.nn.functional as F
 
 from tests.model.stock import stock_gpt, stock_inputs, without_dropout
 from utils.model.gpt import ForwardOptions, XttsGpt
-from utils.model.packing import IGNORED, STOPS, PackedBatch, pack, row_length
+from utils.model.packing import IGNORED, PackedBatch, pack, row_length
 from utils.model.shapes import GptShape
-from utils.options import CODE_SAMPLES
 
 SHAPE = GptShape(
     layers=3,
@@ -127,47 +126,6 @@ def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
         if parameter.grad is not None and theirs[name].grad is not None:
             scale = max(theirs[name].grad.norm().item(), 1e-6)
             assert (parameter.grad - theirs[name].grad).norm().item() <= 1e-3 * scale, name
-
-
-@pytest.mark.parametrize(
-    ("crop", "masked"),
-    [
-        pytest.param((2_048, 10_240), (8, 40), id="beginning"),
-        pytest.param((12_800, 40_960), (50, 64), id="end"),
-        pytest.param((20_480, 40_960), (0, 0), id="beyond"),
-    ],
-)
-def test_stock_with_conditioning_indices_leaves_out_part_of_the_last_row_only(
-    crop: tuple[int, int], masked: tuple[int, int]
-) -> None:
-    """Stock counts the crop in steps of 256 samples where a code stands for 1,024, and masks one row of the batch.
-
-    It thus trains 86 to 100 % of this batch's targets; `own` trains all of them, `own_masked` 60 to 87 %. At a clip's
-    end stock leaves out the stops as well, which ours never does.
-    """
-    stock = stock_gpt(SHAPE).train()
-    without_dropout(stock)
-    ours = our_copy(stock, ForwardOptions(dropout=0.0))
-    texts, codes, mels = clips(4)
-    indices = torch.tensor([crop] * 4)
-    _, expected, _ = stock(**stock_inputs(texts, codes), cond_mels=mels.unsqueeze(1), cond_idxs=indices.clone())
-
-    heard = [(0, 0)] * 3 + [masked]
-    batch = pack(texts, codes, SHAPE, conditioned_codes=heard)
-    if crop[1] // 256 > len(codes[3]) and masked != (0, 0):
-        batch.code_targets[batch.num_code_targets - STOPS : batch.num_code_targets] = IGNORED
-    found = ours(batch, mels).codes / (batch.code_targets != IGNORED).sum()
-    assert found.item() == pytest.approx(expected.item(), abs=1e-4)
-    everything, every_row = pack(texts, codes, SHAPE), [(crop[0] // CODE_SAMPLES, crop[1] // CODE_SAMPLES)] * 4
-    share = (batch.code_targets != IGNORED).sum() / everything.num_code_targets
-    assert 0.86 <= share <= 1.0
-    assert (
-        0.6
-        <= pack(texts, codes, SHAPE, conditioned_codes=every_row).num_code_targets / everything.num_code_targets
-        <= share
-    )
-    _, own = mean_losses(ours, everything, mels)
-    assert own.item() == pytest.approx(expected.item(), rel=0.02)
 
 
 def test_one_packed_row_holds_the_same_clips_as_rows() -> None:

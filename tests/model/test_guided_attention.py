@@ -8,9 +8,9 @@ import torch
 
 from tests.model.test_gpt_parity import SHAPE
 from utils.model.gpt import ForwardOptions, XttsGpt
-from utils.model.guided_attention import Guide, guided_blocks, reading_loss
+from utils.model.guided_attention import Guide, reading_loss
 from utils.model.packing import NUM_LATENTS, pack
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import TrainingClip
 
 UNKNOWN = float("nan")
 
@@ -108,13 +108,6 @@ def test_some_steps_teach_a_head_to_read_along() -> None:
         optimizer.zero_grad()
         missed.append(losses.reading.item())
     assert missed[-1] < 0.5 * missed[0]
-
-
-@pytest.mark.parametrize(("blocks", "expected"), [(1, 1), (2, 2), (6, 4), (30, 4)])
-def test_heads_that_look_ahead_stand_above_those_that_find_the_place(blocks: int, expected: int) -> None:
-    guided = guided_blocks(blocks)
-    assert len(guided) == expected and all(0 <= block < blocks for block in guided)
-    assert list(guided.values()) == sorted(guided.values()) and guided[max(guided)] is True
 
 
 def test_a_clip_knows_the_token_in_the_middle_of_each_code() -> None:

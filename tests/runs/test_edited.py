@@ -15,13 +15,12 @@ from utils.cli.runs import list_all, show
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.checkpoints import Checkpoints
+from utils.runs.checkpoints import Checkpoints, load_checkpoint, verify
 from utils.runs.layout import MODEL_FILE, strays_of
 from utils.runs.list import list_runs
 from utils.runs.process import host_name
 from utils.runs.progress import observe, progress_of
 from utils.runs.record import JOB_FILE, read_record
-from utils.runs.weights import load_checkpoint, verify
 
 RECORD = {
     "kind": "train",

@@ -13,9 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.log import read_events
+from utils.runs.log import RunLog, read_events
 from utils.runs.loggers import find_loggers
-from utils.runs.run_log import RunLog
 from utils.training.train import fine_tune
 
 STEP = {"step": 3, "epoch": 0, "loss": 1.5, "lr": 1e-5}

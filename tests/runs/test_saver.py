@@ -12,12 +12,10 @@ import torch
 
 from utils.runs import checkpoints as state_module
 from utils.runs import saver as saver_module
-from utils.runs.checkpoints import Checkpoints, NotSaved, read_state
+from utils.runs.checkpoints import Checkpoints, NotSaved, load_checkpoint, read_state, verify
 from utils.runs.layout import MODEL_FILE, OPTIMIZER_FILE, checkpoints_in
-from utils.runs.log import Event, read_events
-from utils.runs.run_log import RunLog
+from utils.runs.log import Event, RunLog, read_events
 from utils.runs.saver import Saver, Snapshot
-from utils.runs.weights import load_checkpoint, verify
 
 
 @pytest.fixture

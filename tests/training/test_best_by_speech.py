@@ -18,10 +18,9 @@ from utils.config import ExportConfig, TrainConfig
 from utils.inference.export import export_model
 from utils.model.weights import read_weights
 from utils.project.paths import Project
-from utils.runs.checkpoints import NotSaved
+from utils.runs.checkpoints import NotSaved, verify
 from utils.runs.log import Event, read_events
 from utils.runs.narration import Narration
-from utils.runs.weights import verify
 from utils.training import best_by_speech
 from utils.training import train as train_module
 from utils.training.best_by_speech import choose_best

@@ -1,5 +1,8 @@
 """Steps without a usable gradient: the weights stay, the log tells, and a run of nothing else ends with advice."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import soundfile
@@ -11,10 +14,10 @@ from tests.training.test_trainer import batches_of, clips, make_trainer
 from utils.errors import UserError
 from utils.options import DATASET_RATE
 from utils.project.paths import Project
+from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import read_events
-from utils.runs.weights import load_checkpoint
 from utils.training.data.batches import Batch
-from utils.training.divergence import MAX_IN_A_ROW, Divergence
+from utils.training.recovery import MAX_IN_A_ROW, Recovery
 from utils.training.train import Progresses, fine_tune
 from utils.training.trainer import Losses, StepResult, Trainer
 
@@ -51,6 +54,17 @@ def broken(batch: Batch) -> Batch:
     return batch
 
 
+def halves(batch: Batch, most: int) -> list[Batch]:
+    return [batch]
+
+
+def recovery_of(trainer: Any, warned: list[str]) -> Recovery:
+    def warn(message: str, **facts: Any) -> None:
+        warned.append(message)
+
+    return Recovery(trainer, split_train=halves, split_eval=halves, warn=warn)
+
+
 def test_a_step_whose_loss_is_not_a_number_moves_nothing(clips) -> None:
     trainer, reference = make_trainer(), make_trainer()
     good = batches_of(clips, 3)
@@ -80,16 +94,16 @@ def test_a_gradient_that_is_not_a_number_moves_nothing_though_the_loss_is_fine(c
 def test_fp16_that_overflows_moves_nothing_warns_of_nothing_and_finds_its_scale(clips) -> None:
     trainer, warned = make_trainer(precision="fp16"), []
     trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**18)
-    divergence = Divergence(lambda message, **_: warned.append(message), precision="fp16")
+    recovery = recovery_of(trainer, warned)
     weights, batches, lowered = weights_of(trainer), batches_of(listed(clips[:1]), 1), 0
     while (result := trainer.step(batches)).skipped:
         lowered += 1
         assert result.is_overflow and same(weights, weights_of(trainer))
         assert trainer.state()["scaler"]["scale"] == 2.0 ** (18 - lowered), "halved, and saved with the run"
-        for step in range(MAX_IN_A_ROW + 1):
-            divergence.note(result, ["clip0.wav"], step=step)
+        for _ in range(MAX_IN_A_ROW + 1):
+            recovery.note(result, ["clip0.wav"])
     assert lowered > 0 and not same(weights, weights_of(trainer))
-    assert divergence.num_skipped == lowered * (MAX_IN_A_ROW + 1) and warned == []
+    assert recovery.num_skipped == lowered * (MAX_IN_A_ROW + 1) and warned == []
 
 
 def test_fp16_that_overflows_without_a_scale_to_lower_is_a_fault(clips) -> None:
@@ -124,7 +138,7 @@ def test_a_run_of_nothing_but_broken_steps_ends_with_advice(project: Project) ->
 
 
 def test_the_advice_of_a_run_in_half_precision_is_full_precision() -> None:
-    divergence = Divergence(lambda message, **_: None, precision="bf16")
+    recovery = recovery_of(SimpleNamespace(precision="bf16", num_steps=12), [])
     broken = StepResult(
         losses=Losses(text=1.0, codes=1.0),
         grad_norm=1.0,
@@ -133,6 +147,6 @@ def test_the_advice_of_a_run_in_half_precision_is_full_precision() -> None:
         skipped="the loss is not a number",
     )
     with pytest.raises(UserError) as error:
-        for step in range(MAX_IN_A_ROW):
-            divergence.note(broken, ["clip0.wav"], step=step)
+        for _ in range(MAX_IN_A_ROW):
+            recovery.note(broken, ["clip0.wav"])
     assert "fp32 instead of bf16" in error.value.fix

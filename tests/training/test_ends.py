@@ -19,9 +19,8 @@ from utils.errors import UserError
 from utils.model.gpt import XttsGpt
 from utils.project.paths import Project
 from utils.runs import checkpoints as state_module
-from utils.runs.checkpoints import Checkpoints
+from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.log import Event, read_events
-from utils.runs.weights import verify
 from utils.training.checkpointing import RunState
 from utils.training.recovery import Recovery
 from utils.training.train import Progresses, TrainResult, fine_tune

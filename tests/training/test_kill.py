@@ -24,10 +24,9 @@ from utils.jobs import stopping
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs import checkpoints as state_module
-from utils.runs.checkpoints import Checkpoints
+from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.layout import ASIDE, is_complete
 from utils.runs.log import read_events
-from utils.runs.weights import verify
 from utils.training.train import fine_tune
 
 log = logging.getLogger(__name__)

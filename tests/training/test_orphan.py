@@ -7,9 +7,8 @@ from pathlib import Path
 
 from utils import jobs
 from utils.project.paths import Project
-from utils.runs.checkpoints import Checkpoints
+from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.log import EventLog, read_events
-from utils.runs.weights import verify
 
 NUM_STEPS = 36
 """6 epochs of 6 clips, one a step."""

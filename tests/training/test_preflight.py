@@ -261,16 +261,6 @@ def test_an_interruption_leaves_what_was_measured_and_a_recommendation_from_it(
     assert not project.runs.exists(), "--auto trains nothing then"
 
 
-def test_an_interruption_before_the_first_row_says_so(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.setattr("utils.training.preflight.measure_apart", lambda config, **count: interrupt())
-    with pytest.raises(SystemExit) as end:
-        train([*flags_of(project), "--preflight"])
-    assert end.value.code == 130
-    assert capsys.readouterr().out == "interrupted before the first measurement was made\n"
-
-
 @pytest.mark.parametrize(("overflows", "steps"), [(0, 2), (1, 2), (5, 6), (99, 2 + MAX_OVERFLOWS)])
 def test_warming_up_waits_for_a_step_that_fp16_does_not_skip(overflows: int, steps: int) -> None:
     """The proof of 8-bit moments is read from an optimizer that has run."""

@@ -21,10 +21,9 @@ from utils.cli.train import main
 from utils.errors import UserError
 from utils.model.weights import read_weights
 from utils.project.paths import Project
-from utils.runs.checkpoints import Checkpoints
+from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.layout import MODEL_FILE
 from utils.runs.log import Event, read_events
-from utils.runs.weights import verify
 from utils.training import distributed, train
 from utils.training.data import batches as batches_module
 from utils.training.plan import micro_batches_of, plan_run

@@ -12,8 +12,8 @@ from tests.training.test_run import config_of
 from utils.errors import UserError
 from utils.model.gpt import XttsGpt
 from utils.project.paths import Project
+from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import Event, read_events
-from utils.runs.weights import load_checkpoint
 from utils.training.recovery import Recovery
 from utils.training.train import TrainResult, fine_tune
 

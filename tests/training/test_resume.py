@@ -4,6 +4,7 @@ import pickle
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -28,16 +29,22 @@ class PowerCut(BaseException):
     """Ends a run with no chance to do anything about it."""
 
 
+BATCHES: dict[str, dict[str, int]] = {
+    "alone": {},
+    "accumulated": {"grad_accumulation": 3},
+    "by positions": {"batch_tokens": 320},
+}
+
+
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory) -> Iterator[dict[int, TrainResult]]:
-    """An uninterrupted run for each accumulation."""
+def undisturbed(tmp_path_factory) -> Iterator[dict[str, TrainResult]]:
+    """An uninterrupted run for each way of making batches."""
     project = make_project(tmp_path_factory.mktemp("whole"))
-    yield {accumulation: fine_tune(settings_of(project, accumulation)) for accumulation in (1, 3)}
+    yield {batches: fine_tune(settings_of(project, batches)) for batches in BATCHES}
 
 
-def settings_of(project: Project, accumulation: int, **more) -> TrainConfig:
-    values = {"batch_size": 1, "grad_accumulation": accumulation, "checkpoint_every": 1, "dropout": 0.1}
-    return config_of(project, **(values | more))
+def settings_of(project: Project, batches: str, **more) -> TrainConfig:
+    return config_of(project, batch_size=1, checkpoint_every=1, dropout=0.1, **BATCHES[batches], **more)
 
 
 def cut_run(settings: TrainConfig, project: Project, where: str, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -72,17 +79,20 @@ def steps_of(folder: Path) -> dict[int, Event]:
     return {event["step"]: event for event in read_events(folder / "events.jsonl", kind="step")}
 
 
-SHORT = [(CUTS[0], 1, 0), (CUTS[1], 3, 0), (CUTS[2], 1, 0), (CUTS[0], 3, 2)]
-LONG = [(cut, acc, workers) for cut in CUTS for acc in (1, 3) for workers in (0, 2) if (cut, acc, workers) not in SHORT]
+SHORT = [
+    *((CUTS[0], "alone", 0), (CUTS[1], "accumulated", 0), (CUTS[2], "alone", 0), (CUTS[0], "accumulated", 2)),
+    (CUTS[0], "by positions", 0),
+]
+LONG = [case for case in product(CUTS, BATCHES, (0, 2)) if case not in SHORT]
 
 
 @pytest.mark.parametrize(
-    ("where", "accumulation", "workers"), [*SHORT, *(pytest.param(*case, marks=pytest.mark.slow) for case in LONG)]
+    ("where", "batches", "workers"), [*SHORT, *(pytest.param(*case, marks=pytest.mark.slow) for case in LONG)]
 )
 def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
-    project: Project, undisturbed, monkeypatch, where: str, accumulation: int, workers: int
+    project: Project, undisturbed, monkeypatch, where: str, batches: str, workers: int
 ) -> None:
-    settings, whole = settings_of(project, accumulation, num_workers=workers), undisturbed[accumulation]
+    settings, whole = settings_of(project, batches, num_workers=workers), undisturbed[batches]
     folder = cut_run(settings, project, where, monkeypatch)
     resumed = fine_tune(replace(settings, resume=folder))
     assert (resumed.folder, resumed.epoch_losses) == (folder, whole.epoch_losses)
@@ -206,7 +216,7 @@ def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start
 
 def test_an_epoch_whose_batches_are_others_now_begins_anew(project: Project, monkeypatch) -> None:
     """Rows want clips of like length together, a packed row a mixture: the batches done are of the other kind."""
-    settings = settings_of(project, 1, batch_size=2)
+    settings = config_of(project, batch_size=2, checkpoint_every=1, dropout=0.1)
     with monkeypatch.context() as patch, pytest.raises(PowerCut):
 
         def cut(done: int, total: int, loss: float) -> None:
@@ -232,7 +242,7 @@ def test_a_project_that_was_moved_goes_on_with_its_runs(kept, tmp_path: Path) ->
 
 
 def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(project: Project, monkeypatch) -> None:
-    settings = settings_of(project, 1)
+    settings = settings_of(project, "alone")
     folder = cut_run(settings, project, "in mid-epoch", monkeypatch)
     lines = project.train_csv.read_text(encoding="utf-8").splitlines(keepends=True)
     project.train_csv.write_text("".join(lines[:-1]), encoding="utf-8")

@@ -95,40 +95,6 @@ def test_a_new_run_touches_no_older_one(project: Project) -> None:
     assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
 
 
-@pytest.mark.parametrize(("accumulation", "batch_tokens"), [(1, 0), (3, 0), (1, 320)])
-def test_a_run_cut_in_mid_epoch_goes_on_as_if_it_had_not_been(
-    project: Project, accumulation: int, batch_tokens: int
-) -> None:
-    settings = config_of(
-        project,
-        batch_size=1,
-        batch_tokens=batch_tokens,
-        grad_accumulation=accumulation,
-        checkpoint_every=1,
-        dropout=0.1,
-    )
-    whole = fine_tune(settings)
-
-    class PowerCut(BaseException):
-        pass
-
-    def cut(done: int, total: int, loss: float) -> None:
-        if done == total // 2 + 1:
-            raise PowerCut
-
-    with pytest.raises(PowerCut):
-        fine_tune(settings, progress=train.Progresses(steps=cut))
-    folder = max(project.runs.iterdir())
-    resumed = fine_tune(replace(settings, resume=folder))
-
-    assert resumed.folder == folder
-    assert resumed.epoch_losses == whole.epoch_losses
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        mine, theirs = (read_weights(next(r.folder.glob("checkpoints/step-*")) / name) for r in (resumed, whole))
-        assert mine.keys() == theirs.keys()
-        assert all(torch.equal(mine[key], theirs[key]) for key in mine)
-
-
 def test_train_gpt_returns_six_existing_paths(prepared: Project, tmp_path: Path) -> None:
     output = tmp_path / "my voice (take 2)"
     speaker_path, config, checkpoint, vocab, exp_path, ref_audio = train_gpt(

@@ -1,8 +1,6 @@
 """Samples while training: spoken beside it, passed on as events, and never in its way."""
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -244,20 +242,6 @@ def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
     assert best_one != before, "other weights, another sound"
     assert untrained == before, "a checkpoint with the base's weights sounds as the base"
     assert ["was replaced" in event["message"] for event in events_of(trained, "warning")] == [True]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delay_s", [0.0, 12.0])
-def test_the_worker_dies_with_a_trainer_that_is_killed(trained: Path, delay_s: float) -> None:
-    trainer = subprocess.Popen([sys.executable, "-c", TRAINER, str(trained)], stdout=subprocess.PIPE, text=True)
-    assert trainer.stdout is not None
-    pid = int(trainer.stdout.readline())
-    assert is_running(pid)
-    time.sleep(delay_s)
-    os.kill(trainer.pid, signal.SIGKILL)
-    trainer.wait()
-    trainer.stdout.close()
-    eventually(lambda: not is_running(pid), timeout_s=30)
 
 
 def test_a_worker_that_listens_dies_with_a_trainer_that_is_killed(tmp_path: Path) -> None:

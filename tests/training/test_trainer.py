@@ -40,6 +40,9 @@ def make_trainer(
     base = find_base("tiny")
     gpt = load_gpt(base, ForwardOptions(**{"dropout": 0.0} | options)).to(device)
     optimizer = make_optimizer(gpt, learning_rate=1e-3, weight_decay=0.01)
+    if watch is None:
+        watch = TrainingOptimizer(device=device)
+        watch._watched = gpt.options, False
     return Trainer(
         gpt=gpt,
         optimizer=optimizer,
@@ -87,19 +90,6 @@ def test_accumulated_micro_batches_equal_one_large_batch(clips, size: int) -> No
     # After one Adam step every weight moved by about the learning rate, so near-zero gradients show as differences.
     for mine, theirs in zip(parts.gpt.parameters(), whole.gpt.parameters(), strict=True):
         assert (mine - theirs).abs().mean() < 2e-5
-
-
-def test_switches_change_how_not_what(clips) -> None:
-    batches = batches_of(clips, 4)
-    plain = make_trainer().step(batches)
-    for options in ({"sdpa": True}, {"checkpointing": "full"}, {"sdpa": True, "checkpointing": "full"}):
-        result = make_trainer(**options).step(batches)
-        assert result.losses.total == pytest.approx(plain.losses.total, rel=1e-5)
-        assert result.grad_norm == pytest.approx(plain.grad_norm, rel=1e-3)
-    half = make_trainer(precision="bf16", sdpa=True).step(batches)
-    # bf16 keeps 8 bits: 0.4 % a product, averaged over many.
-    assert half.losses.total == pytest.approx(plain.losses.total, rel=5e-3)
-    assert half.grad_norm == pytest.approx(plain.grad_norm, rel=5e-2)
 
 
 class Waits(TorchFunctionMode):
@@ -170,7 +160,7 @@ def test_batch_of_one_never_gives_nan(clips) -> None:
 def test_clip_of_a_foreign_format_is_heard_whole(tmp_path: Path) -> None:
     from tests.sounds import speech
     from utils.audio.write import write_wav
-    from utils.training.data.audio_files import read_facts
+    from utils.training.data.codes import read_facts
 
     path = tmp_path / "studio.wav"
     write_wav(path, speech(2.0), 44_100)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from webui.views.chart import Curve, Mark, bar_chart, line_chart, number, smoothed
+from webui.views.chart import Curve, bar_chart, line_chart, number, smoothed
 
 
 def places(shown: str, kind: str) -> list[tuple[float, float]]:
@@ -34,8 +34,8 @@ def test_nothing_is_drawn_where_nothing_is():
 
 
 def test_names_are_text_whatever_they_contain():
-    mark = Mark(name="<i>best", point=(0, 1))
-    shown = line_chart("<b>", [Curve(name="<script>", points=[(0, 1)])], x_title="x", marks=[mark])
+    best = ("<i>best", (0, 1))
+    shown = line_chart("<b>", [Curve(name="<script>", points=[(0, 1)])], x_title="x", best=best)
     assert "<script>" not in shown and "<i>best" not in shown and "&lt;script&gt;" in shown
 
 

@@ -172,7 +172,7 @@ def test_a_base_that_exists_stays_and_the_next_has_a_name_of_its_own_that_the_pa
         assert started[number][1].another
         make_base(project, name)
         adopt = live.poll(studio, polled)["language.adopt"].properties
-        assert adopt == {"visible": True, "value": text.adopt(name)}
+        assert adopt == {"visible": True, "value": text.ADOPT.format(name=name)}
     offered = [Path(value).name for _, value in bar.base_choices(project) if Path(value).is_absolute()]
     assert offered == ["base-en", "base-en-2", "base-en-3"]
     assert Path(ProjectSettings.load(project).base).name == "tiny", "made is not used: that is a click of its own"

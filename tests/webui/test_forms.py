@@ -3,7 +3,6 @@
 import pytest
 
 from utils.config import TrainConfig
-from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from webui.fields import Field, fields_of
 from webui.forms import number_text, parse, settings, shown
@@ -32,7 +31,7 @@ def test_an_empty_field_is_left_to_the_base():
 
 
 def test_a_field_that_may_be_open_can_be_emptied():
-    field = Field(name="x", kind="float", choices=(), default=-23.0, may_be_open=True, help="")
+    field = Field(name="x", kind="float", choices=(), default=-23.0, may_be_open=True)
     assert parse(field, "") is None
     assert parse(field, None) == -23.0
     assert parse(field, "-20") == -20.0
@@ -65,12 +64,6 @@ def test_what_is_no_number_is_refused(value):
 def test_a_form_cannot_set_what_the_page_gives_itself():
     config = settings(TrainConfig, {"project": "other", "nonsense": 1}, where="form", project="p")
     assert config.project == "p"
-
-
-def test_every_setting_that_a_form_shows_is_explained():
-    for config in (TrainConfig, PrepareConfig):
-        unexplained = [name for name, field in fields_of(config).items() if not field.help]
-        assert unexplained == []
 
 
 def test_defaults_survive_the_way_through_the_form():

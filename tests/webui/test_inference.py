@@ -61,7 +61,6 @@ def form(**changes: object) -> dict[str, object]:
         "inference.speaker": None,
         "inference.random_seed": False,
         "inference.current": "",
-        "inference.heard": 0,
         "inference.take": None,
         "inference.models": [],
         "inference.comparison": None,
@@ -84,19 +83,6 @@ def test_the_first_sentence_is_played_and_the_whole_given_at_the_end(studio, pro
     assert (
         updates[0]["inference.current"] == take.id and text.TAKE_STATES["finished"] in updates[-1]["inference.status"]
     )
-
-
-def test_the_next_sentence_waits_until_it_is_spoken_and_ends_with_the_take(studio, project):
-    take = studio.desk.submit(project, ["one", "slow two", "three"], model="base/tiny", settings=SpeechSettings())
-    until(take, lambda now: len(now.sentences) == 2)
-    values = form(current=take.id, heard=1)
-    assert inference.next_sentence(studio, values)["inference.player"] == str(take.folder / "0002-001.wav")
-    studio.desk.stop(take.folder)
-    ended(take)
-    assert inference.next_sentence(studio, form(current=take.id, heard=2)) == {}
-    # A shown take is not played by itself.
-    assert inference.next_sentence(studio, form(current=take.id, heard=0)) == {}
-    assert inference.next_sentence(studio, form()) == {}
 
 
 def test_a_take_that_is_spoken_names_its_sound_and_once_more_when_it_is_resumed(studio, project):
@@ -311,8 +297,6 @@ def test_another_project_gets_nothing_of_what_was_chosen_for_the_one_before(stud
     assert lists == [[], None, None, None]
     assert updates["inference.current"] == "" and updates["inference.whole"] is None
     assert set(inference.OF_PROJECT) <= set(updates)
-    heard = {**mine, "project.project": "other", "inference.heard": 1}
-    assert inference.next_sentence(studio, heard) == {}, "a take of the project before plays to the end of its sentence"
 
 
 def test_comparing_and_judging_blind(studio, project, monkeypatch):

@@ -1,11 +1,11 @@
 """The page in the language of who asks: the same components in other words, side by side; scripts get English."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
 import gradio as gr
-import httpx
 import pytest
 from gradio.context import LocalContext
 from gradio_client import Client
@@ -48,7 +48,6 @@ SHOWN = ("label", "info", "placeholder", "headers")
 )
 def test_the_address_then_the_browser_choose_the_language(headers, expected) -> None:
     assert language_of(headers) == expected
-    assert language_of(headers, "tab=data&lang=es") == "es"
 
 
 def test_each_language_has_the_same_texts_by_name_and_type() -> None:
@@ -74,17 +73,15 @@ def test_languages_side_by_side_do_not_mix() -> None:
     assert found == found[:2] * 4
 
 
-def components(page: gr.Blocks, code: str) -> list[dict[str, Any]]:
-    with speaking(code):
-        return page.config["components"]
-
-
 def test_the_page_in_another_language_is_the_same_page_in_other_words(tmp_path) -> None:
     make_project(tmp_path, "anna")
     page = create_ui(tmp_path)
-    english, spanish = components(page, "en"), components(page, "es")
-    assert components(page, "es") is spanish, "it is laid out once"
-    assert [one["id"] for one in english] == [one["id"] for one in spanish]
+    with speaking("es"):
+        found = page.words()
+        assert page.words() is found, "it is laid out once"
+    assert page.words() == {}, "the page is in English"
+    english = page.config["components"]
+    spanish = [one | {"props": one["props"] | found.get(str(one["id"]), {})} for one in english]
     words = {word for one in spanish for key in SHOWN for word in strings(one["props"].get(key))}
     known = {ids[0]: texts[0] for ids, texts in catalog.read_po(messages.PACKAGE / "es.po").items()}
     engine = {said for texts in messages.ENGINE.values() for said in texts}
@@ -111,7 +108,7 @@ def test_a_layout_that_differs_in_more_than_words_is_refused(tmp_path) -> None:
     page = create_ui(tmp_path)
     page.lay_out = lambda: gr.Number()
     with speaking("es"), pytest.raises(RuntimeError, match="other components"):
-        page.config  # noqa: B018
+        page.words()
 
 
 @pytest.fixture
@@ -153,9 +150,8 @@ def test_handlers_pieces_faults_and_polls_speak_as_asked(frame) -> None:
                 fns["fail"]()
             running[code] = fns["say"]()
             assert list(next(running[code]).values()) == [expected]
-            assert expected in fns["poll"](0, {}, asked_in(code)).values(), (
-                "an answer for one language is not another's"
-            )
+            news, _ = fns["poll"](0, {}, asked_in(code))
+            assert json.loads(news)["tab.label"] == expected, "an answer for one language is not another's"
             assert language() == SOURCE, "nothing is left behind"
         LocalContext.request.set(asked_in("es"))
         assert list(next(running["es"]).values()) == [text.TEXTS["es"]["NO_PROJECT"]]
@@ -182,13 +178,8 @@ class _Shown:
         self.label = label
 
 
-def test_two_browsers_and_a_script_are_each_answered_in_their_language(tmp_path) -> None:
+def test_two_scripts_are_each_answered_in_their_language(tmp_path) -> None:
     with running_app(tmp_path) as address:
-        for code, asked in (("es", "es-AR,es;q=0.9"), ("en", "en-US"), ("es", "es")):
-            page = httpx.get(address, headers={"accept-language": asked}).text
-            with speaking(code):
-                assert f'lang="{code}"' in page.split(">", 2)[1]
-                assert text.DATA_TAB in page and text.NEW_PROJECT in page
         clients = {
             "en": Client(address, verbose=False),
             "es": Client(address, verbose=False, headers={"accept-language": "es"}),
@@ -200,11 +191,24 @@ def test_two_browsers_and_a_script_are_each_answered_in_their_language(tmp_path)
 
 @pytest.mark.browser
 @pytest.mark.programs
-@pytest.mark.parametrize(("asked", "words"), [("?lang=es", "Coloque el archivo aquí"), ("", "Drop File Here")])
-def test_gradios_own_words_are_in_the_language_that_the_address_names(tmp_path, browser, asked, words) -> None:
+@pytest.mark.parametrize(
+    ("asked", "locale", "words"),
+    [
+        ("?lang=es", "en", "Coloque el archivo aquí"),
+        ("", "es-MX", "Coloque el archivo aquí"),
+        ("", "de", "Drop File Here"),
+    ],
+)
+def test_the_page_and_gradios_own_words_are_in_the_language_that_the_address_or_the_browser_names(
+    tmp_path, browser, asked, locale, words
+) -> None:
     with running_app(tmp_path) as address:
-        page = browser.new_page(locale="en")
+        page = browser.new_page(locale=locale)
         page.goto(address + asked)
         expect(page.locator("#upload")).to_contain_text(words, timeout=60_000)
-        assert page.locator("html").get_attribute("lang") == (asked[-2:] or "en")
+        code = "en" if locale == "de" else "es"
+        with speaking(code):
+            expect(page.get_by_role("tab", name=text.DATA_TAB)).to_be_visible()
+            expect(page.get_by_label(text.NEW_PROJECT)).to_be_attached()
+        assert page.locator("html").get_attribute("lang") == code
         page.close()

@@ -146,7 +146,9 @@ def test_samples_stand_below_the_same_words_by_the_base(tmp_path):
     for events in (later, [event(0), *later]):
         shown = run.samples(events, tmp_path)
         assert shown.count("<audio") == 3
-        before, newest, oldest = map(shown.index, (text.SPOKEN_BEFORE, text.spoken_at(16), text.spoken_at(8)))
+        before, newest, oldest = map(
+            shown.index, (text.SPOKEN_BEFORE, text.SPOKEN_AT.format(step=16), text.SPOKEN_AT.format(step=8))
+        )
         assert before < newest < oldest
     assert run.samples([event(0)], tmp_path).count("<audio") == 1
 
@@ -172,12 +174,13 @@ def test_the_time_of_a_step_is_one_bar_of_phases(tmp_path):
     assert text.TIME_BY_PHASE not in run.progress(job(tmp_path), None, steps=[{"phases": "none"}, {"step": 1}])
 
 
-def test_the_monitor_reads_once_for_everyone():
-    monitor = Monitor()
+def test_the_monitor_reads_for_everyone_and_draws_no_line_across_a_gap():
+    clock = iter([10.0, 11.0, 12.0, 99.0])
+    monitor = Monitor(lambda: next(clock))
     first = monitor.now()
-    assert monitor.now() is first or monitor.now().time >= first.time
-    assert len(monitor.history()) <= 3
-    assert first.memory.total_bytes > 0
+    assert monitor.now() is first and first.memory.total_bytes > 0
+    assert monitor.now() is not first and len(monitor.history()) == 2
+    assert monitor.history()[0] is first and [monitor.now()] == monitor.history()
 
 
 @pytest.mark.parametrize(("num_bytes", "words"), [(4_321, "4 KB"), (2_400_000, "2 MB"), (3_210_000_000, "3.2 GB")])
@@ -200,7 +203,7 @@ def test_the_loss_plot_marks_the_lowest_evaluation_and_draws_earlier_runs_behind
     steps = {"step": list(range(20)), "loss": [5.0 - step / 10 for step in range(20)]}
     evaluated = {"step": [5, 10, 15], "loss": [4.0, 3.5, None]}
     shown = run.losses(steps, evaluated, {"<b>old": {"step": [5, 10], "loss": [4.5, 4.4]}})
-    assert text.SMOOTHED_LOSS in shown and text.lowest("3.500", 10) in shown
+    assert text.SMOOTHED_LOSS in shown and text.LOWEST.format(loss="3.500", step=10) in shown
     assert shown.index("others faint") < shown.index("curve warn"), "what only serves to compare lies below"
     assert "&lt;b&gt;old" in shown and "<b>old" not in shown
 

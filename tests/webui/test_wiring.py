@@ -1,6 +1,7 @@
 """The frame: ids are given once, values travel by name, faults become escaped text, polls send what changed."""
 
 import inspect
+import json
 from types import SimpleNamespace
 
 import gradio as gr
@@ -8,7 +9,7 @@ import pytest
 
 from utils.errors import UserError
 from webui.change import Change
-from webui.events.wiring import Frame, wire, wire_poll
+from webui.events.wiring import ANSWER, INTERVAL, Frame, wire, wire_poll
 from webui.registry import Registry
 from webui.studio import Studio
 
@@ -99,35 +100,7 @@ def test_a_poll_sends_only_what_changed(frame):
     assert first == ["a", gr.update(visible=True)]
     second, number, seen = ask(2, number, seen)
     assert second == ["b"]
-    assert ask(3, number, seen) == ([gr.skip()], None, None), "where nothing is new, nothing is to be remembered"
-
-
-def test_of_a_component_only_its_value_and_the_properties_that_changed_are_sent(frame):
-    said = [
-        Change(value=1, visible=True, label="a"),
-        Change(value=2, visible=True, label="a"),
-        Change(value=2, visible=True, label="b"),
-        Change(visible=True, label="b"),
-        Change(visible=False, label="b"),
-        Change(value=2, visible=False, label="b"),
-    ]
-    answers = iter(said)
-    ids = {"inputs": ["tab.first"], "outputs": ["tab.second"]}
-    wire_poll(frame, ["tab.first:change"], lambda s, v: {"tab.second": next(answers)}, **ids, api_name="p")
-    number, seen, told = 0, {}, []
-    for asked in range(len(said)):
-        answer = function(frame)(asked, number, seen, None)
-        told.append(answer[frame.registry["tab.second"]])
-        seen = next(value for component, value in answer.items() if isinstance(component, gr.State))
-        number = seen["answer"]
-    assert told == [
-        gr.update(value=1, visible=True, label="a"),
-        2,
-        gr.update(value=2, label="b"),
-        gr.update(visible=True, label="b"),
-        gr.update(visible=False),
-        gr.update(value=2, visible=False, label="b"),
-    ]
+    assert ask(3, number, seen) == ([], None, seen), "where nothing is new, what is remembered stays"
 
 
 def test_what_was_in_a_lost_answer_is_told_again(frame):
@@ -137,7 +110,7 @@ def test_what_was_in_a_lost_answer_is_told_again(frame):
     lost, _, seen = ask(2, number, seen)
     again, number, seen = ask(3, number, seen)
     assert lost == ["finished"] and again == ["finished", gr.update(visible=True)]
-    assert ask(4, number, seen)[0] == [gr.skip()]
+    assert ask(4, number, seen)[0] == []
 
 
 def test_a_page_of_a_server_that_was_restarted_is_told_everything(frame):
@@ -152,13 +125,13 @@ def test_an_answer_that_was_overtaken_says_nothing(frame):
     def slow(studio, values):
         asked.append(values)
         if len(asked) == 1:
-            assert frame.registry["tab.label"] in now(2, 0, {}, None)
+            assert "project 2" in now(2, 0, {}, None)[0]
         return {"tab.label": f"project {values['tab.second']}"}
 
     ids = {"inputs": ["tab.second"], "outputs": ["tab.label"]}
     wire_poll(frame, ["tab.first:change"], slow, **ids, api_name="p")
-    tick, now = (dependency.fn for dependency in frame.page.fns.values())
-    assert tick(1, 0, {}, None) == {frame.registry["tab.label"]: gr.skip()} and len(asked) == 2
+    tick, now = polls(frame)
+    assert tick(1, 0, {}, None) == ("", {}) and len(asked) == 2
 
 
 def polled(frame, words):
@@ -172,15 +145,18 @@ def polled(frame, words):
         outputs=["tab.label", "tab.first"],
         api_name="p",
     )
-    known = set(map(id, (frame.registry[key] for key in ("tab.label", "tab.first"))))
 
     def ask(value, number, seen):
-        answer = function(frame)(value, number, seen, None)
-        told = [value for component, value in answer.items() if id(component) in known]
-        kinds = {type(component): value for component, value in answer.items() if id(component) not in known}
-        return told, kinds.get(gr.Number), kinds.get(gr.State)
+        news, seen = function(frame)(value, number, seen, None)
+        new = json.loads(news or "{}")
+        return [new[key] for key in ("tab.label", "tab.first") if key in new], new.get(ANSWER), seen
 
     return ask
+
+
+def polls(frame):
+    """What a tick runs, and what a choice runs."""
+    return [dependency.fn for dependency in frame.page.fns.values() if dependency.fn]
 
 
 def test_pages_that_show_the_same_share_an_answer_and_a_crowd_asks_less_often(frame):
@@ -193,9 +169,9 @@ def test_pages_that_show_the_same_share_an_answer_and_a_crowd_asks_less_often(fr
         outputs=["tab.label"],
         api_name="p",
     )
-    tick, now = (dependency.fn for dependency in frame.page.fns.values())
+    tick, now = polls(frame)
     answers = [tick(1, 0, {}, SimpleNamespace(session_hash=str(page))) for page in range(50)]
-    paces = [value for answer in answers for item, value in answer.items() if isinstance(item, gr.Timer)]
+    paces = [json.loads(news)[INTERVAL] for news, _ in answers]
     assert asked == [{"tab.second": 1}]
     # The first is told its pace, too: it may have been slowed down by a server that is no more.
     assert paces[0] == 2 and paces[-1] == 13 and paces == sorted(paces)

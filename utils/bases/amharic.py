@@ -8,7 +8,7 @@ from utils.errors import UserError
 from utils.text.amharic.sounds import LATIN_LETTERS
 from utils.text.languages import AMHARIC, plain_code
 from utils.text.tokenizer import Tokenizer
-from utils.text.vocabulary.extend import Extension, extend_vocabulary
+from utils.text.vocabulary.letters import Extension, add_letters
 
 
 def latin_extension(vocab: Path) -> Extension:
@@ -16,7 +16,7 @@ def latin_extension(vocab: Path) -> Extension:
 
     XTTS v2 reads all of them, an English base a to z. A new letter begins as its sound: č as c, ä as a.
     """
-    return extend_vocabulary(vocab, AMHARIC, LATIN_LETTERS, target=len(LATIN_LETTERS))
+    return add_letters(vocab, AMHARIC, LATIN_LETTERS)
 
 
 def language_tokenizer(base: Base, language: str, *, use_amharic_g2p: bool) -> Tokenizer:

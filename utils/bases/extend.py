@@ -15,8 +15,9 @@ from utils.bases.grow import grow_base
 from utils.errors import UserError
 from utils.text.languages import plain_code
 from utils.text.vocabulary.corpus import extract, fingerprint, iter_texts, read_note, save_note, work_folder
-from utils.text.vocabulary.extend import Extension, extend_vocabulary
+from utils.text.vocabulary.extend import extend_vocabulary
 from utils.text.vocabulary.learn import SPECIALS, learn_pieces, read_words, rule_letters
+from utils.text.vocabulary.letters import Extension
 
 MOST_TEXTS = 200_000
 """Texts that are counted."""

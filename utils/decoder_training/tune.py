@@ -29,7 +29,7 @@ from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.bases.base import Base
-from utils.bases.loading import load_decoder
+from utils.bases.decoder import load_decoder
 from utils.callbacks import ProgressFn
 from utils.dataset.storage.manifest import Clip
 from utils.decoder_training.decoder import balance, decode, train_decoder

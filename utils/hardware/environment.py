@@ -1,7 +1,9 @@
-"""Set the environment variables and the allocator for processes that compute with torch."""
+"""The environment of processes: torch's variables, its allocator, and the same utils in a child as here."""
 
 import ctypes
+import os
 import sys
+from pathlib import Path
 
 TORCH_ENVIRONMENT = {
     # Threads that wait by spinning make steps ten times slower where other programs run too.
@@ -16,6 +18,22 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
 """Numbers of glibc's options (malloc.h)."""
 LARGEST_KEPT = 32 * 2**20
 """Freed blocks of up to this size are kept for the next ones, in bytes: the most that glibc allows."""
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder that holds utils."""
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """Variables of a child that imports what this process imports, and says things when they happen; with `changes`."""
+    # A script or a notebook may have put folders on sys.path that no variable names.
+    paths = dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")]), *filter(None, sys.path)])
+    fixed = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        # `-m` would put the folder it is started in first, where another package may be called utils.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
+    return {**TORCH_ENVIRONMENT, **os.environ, **fixed, **changes}
 
 
 def keep_freed_memory() -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from utils.bases.base import Base
-from utils.bases.loading import load_decoder, load_gpt
+from utils.bases.decoder import load_decoder
+from utils.bases.loading import load_gpt
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed

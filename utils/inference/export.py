@@ -23,8 +23,8 @@ from utils.jobs.device import require_usable
 from utils.model.weights import DECODER_PREFIX, part, write_pickle
 from utils.model.xtts import full_state
 from utils.project.paths import Project, open_project
+from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE, checkpoint_of, find_run, newest_run
-from utils.runs.weights import load_checkpoint
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from utils.model.weights import State
 from utils.options import SpeechPrecision
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import is_out_of_memory
+from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of
-from utils.runs.weights import load_checkpoint
 from utils.settings import Config
 from utils.text.pronunciations import PRONUNCIATIONS_FILE
 

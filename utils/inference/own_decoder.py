@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
-from utils.bases.loading import load_decoder
+from utils.bases.decoder import load_decoder
 from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import read_manifest

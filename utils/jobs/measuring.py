@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from utils.jobs.environment import child_environment
+from utils.hardware.environment import child_environment
 from utils.jobs.json_lines import JsonChild, Message
 
 COMMAND = (sys.executable, "-m", "utils.evaluation")

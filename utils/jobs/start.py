@@ -11,8 +11,8 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 from utils.errors import UserError, disk_errors
+from utils.hardware.environment import child_environment
 from utils.jobs.device import CPU, Claim, refuse_second, require_usable, wanted_device
-from utils.jobs.environment import child_environment
 from utils.project.paths import NO_PROJECT, Project, check_name, new_run_id, open_project
 from utils.runs.layout import find_resume
 from utils.runs.log import EventWriter

@@ -15,7 +15,7 @@ from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.errors import UserError
 from utils.options import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.text.tokenizer import Tokenizer
-from utils.training.data.clips import tokens_of
+from utils.training.data.clip_list import tokens_of
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.5, 100.0)
 LIMIT_PERCENTILE = 99.5

@@ -18,7 +18,7 @@ from utils.text.normalize import normalize
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 from utils.text.vocabulary.corpus import iter_texts
 from utils.text.vocabulary.learn import words_of
-from utils.training.data.clips import ClipLimits
+from utils.training.data.clip_list import ClipLimits
 
 MOST_TEXTS = 20_000
 """Texts that are read for a plan."""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from utils.model.activation_checkpointing import run_checkpointed
 from utils.model.attention import (
     Attend,
     clip_by_clip,
@@ -30,6 +30,19 @@ from utils.model.matrix_attention import plan_groups
 from utils.model.packing import IGNORED, PackedBatch
 from utils.model.shapes import GptShape
 from utils.options import Checkpointing
+
+_SAVED_NAMES = (
+    "aten.mm",
+    "aten.addmm",
+    "aten.bmm",
+    "aten._scaled_dot_product_flash_attention",
+    "aten._scaled_dot_product_flash_attention_for_cpu",
+    "aten._scaled_dot_product_efficient_attention",
+    "aten._scaled_dot_product_cudnn_attention",
+    "aten._flash_attention_forward",
+    "flash_attn._flash_attn_varlen_forward",
+)
+"""Operations whose outputs selective checkpointing keeps: matrix products and attention; the rest is cheap to redo."""
 
 
 @dataclass(kw_only=True)
@@ -310,3 +323,32 @@ def _noise(x: Tensor, share: float) -> Tensor:
 def _cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
     """Summed in float32: a half-precision sum of thousands of terms loses the small ones."""
     return F.cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="sum")
+
+
+def saved_operations() -> list[Any]:
+    """The operations of `_SAVED_NAMES` that this torch has."""
+    found = []
+    for name in _SAVED_NAMES:
+        space, operation = name.split(".")
+        packet = getattr(getattr(torch.ops, space), operation, None)
+        if packet is not None:
+            found.append(packet.default)
+    return found
+
+
+def run_checkpointed(mode: Checkpointing, block: Callable[..., Any], *inputs: Any, keep_rng: bool = False) -> Any:
+    """The block's output, with what its backward pass needs kept or recomputed as `mode` says.
+
+    Args:
+        mode: none keeps all; selective keeps the outputs of matrix products and attention; full keeps the inputs only.
+        block: called with `inputs`.
+        keep_rng: replay the random state, which costs a device synchronization a block: only dropout needs it.
+
+    Source: PyTorch's non-reentrant checkpoint and its selective policies (torch.utils.checkpoint).
+    """
+    if mode == "none":
+        return block(*inputs)
+    context: dict[str, Any] = {}
+    if mode == "selective":
+        context = {"context_fn": partial(create_selective_checkpoint_contexts, saved_operations())}
+    return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=keep_rng, **context)

@@ -27,10 +27,6 @@ from utils.runs.record import EVENTS_FILE, JOB_FILE, Job, jobs_folder, last_writ
 
 log = logging.getLogger(__name__)
 
-GPU_BUSY_TARGET, LOADING_TARGET = 0.85, 0.05
-"""A GPU that is busy for less of the time, or more of it spent waiting for data, is worth a look."""
-
-
 ReadJob = Callable[[Path], Job | None]
 """Gives the job in a folder, as `status_or_none` does."""
 

@@ -1,7 +1,7 @@
 """A run's event log, events.jsonl: one JSON object a line, written by one process and read by any while it grows.
 
-Torn and foreign lines are skipped. `EventWriter` appends, `read_events` and `tail` read a log once, from either end;
- `EventLog` follows one that grows: its new events, the newest of each kind, curves.
+Torn and foreign lines are skipped. `EventWriter` appends, and `RunLog` also informs others; `read_events` and `tail`
+read a log once, whole or its end; `EventLog` follows one that grows: its new events, the newest of each kind, curves.
 """
 
 import errno
@@ -15,8 +15,9 @@ import time
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from utils.callbacks import EventListener
 from utils.errors import UserError
+from utils.runs.loggers import Logger
 
 Event = dict[str, Any]
 Columns = dict[str, list[Any]]
@@ -54,8 +57,8 @@ MAX_HELD_BYTES = 16 * 2**20
 """So much is kept in memory while the disk is full: about 50 000 steps."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
-BLOCK = 1 << 16
-"""Bytes read at a time from the end."""
+END_BYTES = 1 << 20
+"""How much of a file's end is read where its last lines are asked for."""
 MAX_LINE = 1 << 20
 """A longer line, in bytes, is no event of ours; it is skipped without being held in memory."""
 FINGERPRINT = 64
@@ -150,34 +153,84 @@ class EventWriter:
         return UserError(what=f"the disk is full: {what}", where=str(self.path), fix="free some space, then run again")
 
 
-def read_events(path: Path, *, kind: str | None = None, start: int = 0, newest_first: bool = False) -> Iterator[Event]:
-    """Events of a log, in order or the newest first.
+class RunLog:
+    """The log of a run.
+
+    Args:
+        path: its events.jsonl; None in all processes of a distributed run but the first, which write nothing.
+        subscriber: called with each event after it is written.
+        loggers: likewise; one that fails is given up, because no run should end for it.
+    """
+
+    def __init__(
+        self, path: Path | None, subscriber: EventListener | None = None, loggers: Sequence[Logger] = ()
+    ) -> None:
+        self.events = EventWriter(path) if path is not None else None
+        self._subscriber = subscriber
+        self._loggers = list(loggers)
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append an event; see `EventWriter.write`."""
+        if self.events is not None:
+            self.events.write(kind, **fields)
+            if self._subscriber is not None:
+                self._subscriber(kind, fields)
+            for logger in list(self._loggers):
+                self._heed(logger, partial(logger.event, kind, fields))
+
+    def warn(self, message: str, *, source: str, **facts: Any) -> None:
+        """Report something that did not stop the run.
+
+        Args:
+            message: for people.
+            source: what it concerns: numbers, memory, disk, samples, switches, language or resume.
+            facts: what a program may want to know.
+        """
+        if self.events is not None:
+            log.warning(message)
+            self.write("warning", message=message, source=source, **facts)
+
+    def close(self) -> None:
+        """Write what is held, and close the file; see `EventWriter.close`."""
+        if self.events is not None:
+            for logger in list(self._loggers):
+                self._heed(logger, logger.close)
+            self.events.close()
+
+    def _heed(self, logger: Logger, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._loggers.remove(logger)
+            log.exception("a logger failed")
+            self.warn(f"{type(logger).__module__} shows no more of this run: {error}", source="loggers")
+
+
+def read_events(path: Path, *, kind: str | None = None) -> Iterator[Event]:
+    """Events of a log, in order.
 
     Args:
         path: an events.jsonl; a missing file has no events.
         kind: only events of this kind.
-        start: first byte to look at, the first of a line.
-        newest_first: read the log from its end.
     """
     with _opened(path) as file:
-        file.seek(start)
-        for line in _lines_backwards(file, start=start) if newest_first else _lines(file):
+        for line in _lines(file):
             # Far quicker than parsing each line, and never wrongly False.
             event = parse_event(line) if kind is None or f'"{kind}"'.encode() in line else None
             if event is not None and kind in (None, event["kind"]):
                 yield event
 
 
-def tail(path: Path, count: int, *, kind: str | None = None, start: int = 0) -> list[Event]:
-    """The last events of a log, in their order; the log is read from its end, in constant memory.
+def tail(path: Path, count: int, *, start: int = 0) -> list[Event]:
+    """The last events of a log, in their order, of those that lie in its last `END_BYTES`.
 
     Args:
         path: an events.jsonl; a missing file has no events.
         count: how many events at most.
-        kind: only events of this kind; without one among the last lines, the whole log is read.
         start: do not look further back than this byte, the first of a line.
     """
-    return list(islice(read_events(path, kind=kind, start=start, newest_first=True), count))[::-1]
+    events = filter(None, map(parse_event, reversed(_end_of(path, start))))
+    return list(islice(events, count))[::-1]
 
 
 def log_size(path: Path) -> int:
@@ -187,10 +240,8 @@ def log_size(path: Path) -> int:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of any text file, in their order and without line ends; a missing file has none."""
-    with _opened(path) as text:
-        lines = islice(_lines_backwards(text), count)
-        return [line.decode("utf-8", errors="replace").rstrip("\r\n") for line in lines][::-1]
+    """The last lines of any text file, in their order and without line ends; see `tail`."""
+    return [line.decode("utf-8", errors="replace").rstrip("\r\n") for line in _end_of(path)[-count:]]
 
 
 def parse_event(line: bytes) -> Event | None:
@@ -239,7 +290,7 @@ class EventLog:
             return list(islice(events, limit))
 
     def tail(self, count: int, *, kind: str, start: int = 0, after: str | None = None) -> list[Event]:
-        """The last events of a kind, in their order; like the function `tail`, for up to `KEPT` of them.
+        """The last events of a kind, in their order, up to `KEPT` of them.
 
         Args:
             count: how many events at most.
@@ -366,19 +417,15 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
             line = file.readline(MAX_LINE)
 
 
-def _lines_backwards(file: BinaryIO, *, start: int = 0) -> Iterator[bytes]:
-    """Lines after byte `start`, the last one first, with their line ends; overlong ones are skipped."""
-    end, rest = file.seek(0, os.SEEK_END), b""
-    while end > start:
-        begin = max(start, end - BLOCK)
-        file.seek(begin)
-        *whole, torn = (file.read(end - begin) + rest).split(b"\n")
-        rest, *lines = [*(line + b"\n" for line in whole), *([torn] if torn else [])] or [b""]
-        yield from (line for line in reversed(lines) if len(line) <= MAX_LINE)
-        # Of an overlong line only as much is kept as shows that it is one.
-        end, rest = begin, rest[: MAX_LINE + 1]
-    if 0 < len(rest) <= MAX_LINE:
-        yield rest
+def _end_of(path: Path, start: int = 0) -> list[bytes]:
+    """Whole lines after byte `start` that lie in the last `END_BYTES` of a file, with their line ends."""
+    with _opened(path) as file:
+        begin = max(start, file.seek(0, os.SEEK_END) - END_BYTES)
+        # One byte more shows whether a line begins there.
+        file.seek(max(start, begin - 1))
+        if begin > start:
+            file.readline(END_BYTES)
+        return file.readlines()
 
 
 def _line(kind: str, fields: dict[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ import torch
 
 from utils.hardware.resources import memory
 from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, num_bytes
-from utils.runs.run_log import RunLog
+from utils.runs.log import RunLog
 
 MEMORY_SHARE = 0.7
 """A copy may take this share of the memory that is free."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from utils.errors import UserError
-from utils.jobs.environment import child_environment
+from utils.hardware.environment import child_environment
 from utils.jobs.json_lines import JsonChild, logged_child
 from utils.runs.log import last_lines
 from utils.server.hosts import is_loopback

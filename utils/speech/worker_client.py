@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from utils.errors import UserError
+from utils.hardware.environment import child_environment
 from utils.jobs.device import CPU, device_holder, free_device
-from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild, Message, logged_child
 from utils.options import Device
 from utils.runs.log import last_lines

@@ -17,16 +17,14 @@ from utils.model.weights import State, load_in_parts, read_weights
 from utils.performance_utils.tracker import PerformanceTracker
 from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, read_state
 from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE
-from utils.runs.run_log import RunLog
+from utils.runs.log import RunLog
 from utils.runs.saver import Saver, Snapshot
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
-from utils.training.divergence import Divergence
-from utils.training.plan import BOUND, Resumed, RunPlan, as_json, portable
+from utils.training.plan import BOUND, Resumed, RunPlan, portable
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleWorker
 from utils.training.switches.optim import extend_schedule, optimizer_tensors
-from utils.training.switches.optimizer import Optimizations
 from utils.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -71,21 +69,13 @@ class Services:
     sampling: SampleWorker
     """Has each evaluation's weights spoken beside training."""
     recovery: Recovery
-    """Takes the trainer's steps, in smaller pieces where memory runs out."""
-    divergence: Divergence
-    """Counts the steps that were skipped."""
+    """Takes the trainer's steps, in smaller pieces where memory runs out, and counts those that were skipped."""
     progress: StepProgress | None
     tracker: PerformanceTracker
     """Throughput of this process."""
     stop: StopRequest = field(default_factory=StopRequest)
     begun: float = field(default_factory=time.monotonic)
     """When this process began to train, on a clock that only runs forward."""
-
-    @property
-    def optimizations(self) -> Optimizations:
-        """The switches, and what was seen of them."""
-        assert self.trainer.optimizations is not None
-        return self.trainer.optimizations
 
     @property
     def num_epochs(self) -> int:
@@ -122,10 +112,10 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
     values = asdict(state) | {
         "trainer": trainer.state(),
         "recovery": services.recovery.state(),
-        "skipped": services.divergence.num_skipped,
+        "skipped": services.recovery.num_skipped,
         "plan": services.loaders.plan_of(state.epoch),
         "global_micro_batches": services.loaders.global_micro_batches,
-        "settings": as_json(portable(services.plan)),
+        "settings": portable(services.plan).plain(),
     }
     snapshot = Snapshot(
         step=step,
@@ -273,7 +263,7 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     if not resumed.is_best:
         notes += load_optimizer(resumed.checkpoint, trainer.gpt, trainer.optimizer)
     trainer.load_state(saved["trainer"])
-    services.divergence.num_skipped = saved.get("skipped", 0)
+    services.recovery.num_skipped = saved.get("skipped", 0)
     if "recovery" in saved:
         services.recovery.load_state(saved["recovery"])
     # An earlier version knew fewer of its values.

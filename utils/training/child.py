@@ -13,7 +13,7 @@ from utils.callbacks import Progresses
 from utils.config import TrainConfig
 from utils.console import say
 from utils.errors import UserError
-from utils.jobs.environment import child_environment
+from utils.hardware.environment import child_environment
 from utils.jobs.json_lines import JsonChild, Message
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,5 @@
 """A run is planned once: settings, base and what it resumes are found and checked, and nothing is touched."""
 
-import json
 import logging
 import math
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from utils.runs.checkpoints import read_state, whole_checkpoint
 from utils.runs.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume
 from utils.runs.loggers import find_loggers
 from utils.training.data.base import language_base, starting_base, what_was_added
-from utils.training.data.clips import limits_of
+from utils.training.data.clip_list import limits_of
 
 logger = logging.getLogger(__name__)
 CODE_UNIT = "a code is 1024 samples or 4 mel frames"
@@ -186,12 +185,6 @@ def with_own_csvs(config: TrainConfig, project: Project) -> TrainConfig:
     own = {"train_csv": project.train_csv, "eval_csv": project.eval_csv}
     replaced = {name: None for name, place in own.items() if getattr(config, name) == place}
     return replace(config, **replaced)  # type: ignore[arg-type]
-
-
-def as_json(config: TrainConfig) -> dict[str, Any]:
-    """Settings as JSON values."""
-    values: dict[str, Any] = json.loads(json.dumps(vars(config), default=str))
-    return values
 
 
 def require_resumable(plan: RunPlan, data: str, recordings: list[str]) -> None:

@@ -22,9 +22,9 @@ from torch.utils.data import DataLoader
 
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.hardware.environment import child_environment
 from utils.hardware.resources import GIB
 from utils.jobs.child import hold
-from utils.jobs.environment import child_environment
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import is_out_of_memory, memory_stats
 from utils.switches import FAST, MEASURED, SWITCHES, missed
@@ -123,7 +123,6 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
 
 def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) -> Measurement:
     trainer, optimizations = setup.trainer, setup.trainer.optimizations
-    assert optimizations is not None
     if trainer.device.type == "cuda":
         # Before the warm-up: it takes the largest batch, where memory is at its peak.
         torch.cuda.reset_peak_memory_stats()

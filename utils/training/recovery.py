@@ -1,4 +1,7 @@
-"""Recover from out-of-memory: repeat the step with smaller micro-batches and continue the run.
+"""What a step that cannot be taken as it is means for a run: too little memory, or numbers that are not finite.
+
+Out of memory, the step is repeated with smaller micro-batches. A step without a usable gradient is skipped; where such
+steps persist, the run ends.
 
 A step's gradients are sums over its clips, divided by the number of their targets: in how many pieces they are computed
 changes the memory they take and, but for rounding and for which units dropout zeroes, nothing else. The effective
@@ -7,7 +10,7 @@ batch stays what it was.
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -20,13 +23,17 @@ from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
 SplitBatch = Callable[[Batch, int], list[Batch]]
 """The same clips in batches of so many or fewer."""
+MAX_IN_A_ROW = 10
+"""So many steps without a usable gradient are no accident."""
+NUM_NAMED = 8
+"""Clips named in a message at most."""
 Warn = Callable[..., None]
 """Reports what did not stop the run; see `RunLog.warn`."""
 
 
 @dataclass(eq=False)
 class Recovery:
-    """Takes a run's steps and evaluations, and makes the micro-batches smaller when memory runs out.
+    """Takes a run's steps and evaluations, makes micro-batches smaller when memory runs out, and counts skipped steps.
 
     Of several processes one that is out of memory ends: the others wait for it in the middle of their own passes.
     """
@@ -47,6 +54,10 @@ class Recovery:
     """Whether gradient checkpointing was turned on because memory ran out."""
     largest_eval: int = 0
     """Clips of the evaluation batch that is computed."""
+    num_skipped: int = 0
+    """Skipped steps of the whole run, with those that fp16's scaler handles by itself."""
+    _in_a_row: list[list[str]] = field(default_factory=list)
+    """Clips of the steps skipped since the last good one."""
 
     def state(self) -> dict[str, Any]:
         """What a resumed run must know: it computes in the same pieces, and does not run out of memory again."""
@@ -115,6 +126,45 @@ class Recovery:
             except (RuntimeError, MemoryError) as error:
                 self._require_memory_fault(error)
             self._shrink_eval()
+
+    def note(self, result: StepResult, names: list[str]) -> None:
+        """Take note of the step that was taken last.
+
+        Args:
+            result: what it did.
+            names: file names of its clips.
+
+        Raises:
+            UserError: no step in a row of many had a usable gradient; raised in all processes, as losses are sums.
+        """
+        if not result.skipped:
+            self._in_a_row.clear()
+            return
+        self.num_skipped += 1
+        if result.is_overflow:
+            # The scaler halves its scale and the next step is likely to be fine: nothing is wrong with the numbers.
+            return
+        self._in_a_row.append(names)
+        step, count, precision = self.trainer.num_steps, len(self._in_a_row), self.trainer.precision
+        self.warn(
+            f"step {step} was skipped, the weights are untouched: {result.skipped}; its clips: {listed(names)}",
+            source="numbers",
+            step=step,
+            clips=names,
+            in_a_row=count,
+        )
+        if count < MAX_IN_A_ROW:
+            return
+        in_all = set.intersection(*map(set, self._in_a_row))
+        suspects = f"clips in all of them: {listed(sorted(in_all))}" if in_all else "no clip was in all of them"
+        other = "" if precision == "fp32" else f", or train in fp32 instead of {precision}"
+        raise UserError(
+            what=f"{result.skipped} in {count} steps in a row, up to step {step}; the weights are those before them "
+            f"({suspects}; clips of the last one: {listed(names)})",
+            where=f"step {step}",
+            fix=f"lower learning_rate, keep grad_clip_norm at 1.0{other}, and listen to the clips named; then resume "
+            f"from the last checkpoint ({self.resume_command} --allow-changes), or start a new run",
+        )
 
     def _gather(self, batches: list[Batch]) -> Gathered:
         while True:
@@ -208,3 +258,9 @@ def _free_memory(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+def listed(names: list[str], most: int = NUM_NAMED) -> str:
+    """Names for people, and how many more there are than are shown."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -21,8 +21,8 @@ from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
 from utils.training.data.base import keep_start
 from utils.training.data.load import TrainingData
 from utils.training.distributed import is_restart
-from utils.training.divergence import listed
 from utils.training.plan import Resumed, RunPlan, portable
+from utils.training.recovery import listed
 
 SETTINGS_FILE = "config.yaml"
 RECORDINGS_FILE = "recordings.txt"

@@ -22,8 +22,7 @@ from utils.jobs.json_lines import JsonChild
 from utils.jobs.measuring import speaking_environment
 from utils.options import SpeechSettings
 from utils.runs.layout import SAMPLES_FOLDER, sample_file
-from utils.runs.log import Event, EventWriter
-from utils.runs.run_log import RunLog
+from utils.runs.log import Event, EventWriter, RunLog
 
 SPEAKING_FOLDER = ".speaking"
 """In that one: what is being spoken."""

@@ -30,8 +30,8 @@ from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import BASE_FOLDER, MODEL_FILE, REFERENCE_FILE
+from utils.runs.log import RunLog
 from utils.runs.loggers import find_loggers
-from utils.runs.run_log import RunLog
 from utils.runs.saver import Saver
 from utils.switches import missed
 from utils.training.best_by_speech import choose_best
@@ -55,8 +55,7 @@ from utils.training.distributed import (
     require_alike,
     resume_after_restart,
 )
-from utils.training.divergence import Divergence
-from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
+from utils.training.plan import RunPlan, micro_batches_of, plan_run, portable, require_resumable
 from utils.training.profiling import profiled_steps
 from utils.training.recovery import Recovery
 from utils.training.run_folder import changed_recordings, keep_recordings, make_folder, renew_settings
@@ -233,7 +232,6 @@ def _make_services(
             warn=run_log.warn,
             resume_command=again,
         ),
-        divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
         progress=progress.steps,
         tracker=PerformanceTracker(peak_flops=peak),
     )
@@ -259,7 +257,7 @@ def _begin(services: Services) -> RunState:
     services.log.write(
         "started",
         base=plan.base.name,
-        config=as_json(plan.config),
+        config=plan.config.plain(),
         sources=plan.sources,
         clips=len(data.train),
         eval_clips=len(data.evaluate),
@@ -342,9 +340,7 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
             host.begin("logging")
             log_step(state, services, result, batches, total, host.take() | trainer.clock.take())
             log_machine(services, result)
-            services.divergence.note(
-                result, [name for batch in batches for name in batch.names], step=trainer.num_steps
-            )
+            services.recovery.note(result, [name for batch in batches for name in batch.names])
             services.sampling.poll(services.saver.poll())
             # Stop, or save and go on.
             hours, is_stopped = services.plan.config.max_hours, services.stop.number is not None
@@ -360,7 +356,7 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
         # Evaluate: losses over the evaluation set, whose weights may become the best.
         losses = evaluate(state, services)
         # Before the first step that was not skipped there is nothing to log.
-        if services.optimizations.reported:
+        if services.trainer.optimizations.reported:
             log_switches(services)
         if losses is None:
             return "signal"
@@ -476,7 +472,7 @@ def log_machine(services: Services, result: StepResult) -> None:
     # Until the optimizer has run: what it does is part of the proof.
     if not result.skipped:
         log_switches(services)
-    optimizations, now = services.optimizations, time.monotonic()
+    optimizations, now = services.trainer.optimizations, time.monotonic()
     if optimizations.reported and now - optimizations.memory_logged >= MEMORY_SECONDS:
         optimizations.memory_logged = now
         services.log.write("memory", step=services.trainer.num_steps, **memory_stats())
@@ -484,7 +480,7 @@ def log_machine(services: Services, result: StepResult) -> None:
 
 def log_switches(services: Services) -> None:
     """Write what each switch really did, if that is news; a switch that went off on the way is a warning, too."""
-    optimizations, trainer = services.optimizations, services.trainer
+    trainer, optimizations = services.trainer, services.trainer.optimizations
     if not optimizations.has_news:
         return
     before, scaler = optimizations.reported, trainer.scaler.is_enabled()
@@ -520,7 +516,7 @@ def _write_end(services: Services, kind: str, **fields: object) -> None:
         services.log.write(
             kind,
             step=services.trainer.num_steps,
-            skipped_steps=services.divergence.num_skipped,
+            skipped_steps=services.recovery.num_skipped,
             save_s=services.saver.save_s,
             save_waited_s=services.saver.waited_s,
             **{name: speed[name] for name in ("audio_per_second", "data_share") if name in speed},
@@ -554,7 +550,7 @@ def _summarize(state: RunState, services: Services, ended: End) -> TrainResult:
         best_loss=state.best_loss,
         ended=ended,
         stop_signal=services.stop.number if ended == "signal" else None,
-        skipped_steps=services.divergence.num_skipped,
+        skipped_steps=services.recovery.num_skipped,
         save_waited_s=services.saver.waited_s,
     )
 

@@ -94,7 +94,7 @@ class Trainer:
     seed: int
     """With the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one does,
     whichever process computes the micro-batch."""
-    optimizations: Optimizations | None = None
+    optimizations: Optimizations
     """Does the steps and evaluations; it is given the model, the work and what takes a failed one back."""
     parallel: DistributedDataParallel | None = None
     """The model as several processes train it; sums their gradients."""
@@ -135,8 +135,6 @@ class Trainer:
 
     def gather(self, batches: list[Batch]) -> Gathered:
         """The gradients of a step; when this fails, `discard` makes it as if it had not been tried."""
-        if self.optimizations is None:
-            return self._backward(batches)
         with self.optimizations.step():
             return self.optimizations.attempt(self.gpt, lambda: self._backward(batches), self.discard)
 
@@ -156,7 +154,7 @@ class Trainer:
                 seeded = batch.number
                 torch.manual_seed(hash((self.seed, self.num_steps, seeded)) & 0x7FFF_FFFF_FFFF_FFFF)
             with (
-                nullcontext() if self.optimizations is None else self.optimizations.micro_batch(self.gpt),
+                self.optimizations.micro_batch(self.gpt),
                 # Gradients are summed over processes once, with those of the last pass.
                 nullcontext() if is_last or self.parallel is None else self.parallel.no_sync(),
             ):
@@ -224,9 +222,7 @@ class Trainer:
         self.gpt.eval()
         sums, counts = torch.zeros(2, device=self.device), torch.zeros(2)
         for batch in batches:
-            forward = partial(self._forward, batch, self.gpt)
-            attempt = self.optimizations.attempt if self.optimizations is not None else None
-            losses = forward() if attempt is None else attempt(self.gpt, forward, lambda: None)
+            losses = self.optimizations.attempt(self.gpt, partial(self._forward, batch, self.gpt), lambda: None)
             sums += torch.stack([losses.text, losses.codes])
             counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
         totals = self._summed(*counts.tolist())

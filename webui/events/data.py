@@ -1,6 +1,6 @@
 """Events of tab 1."""
 
-from webui.events.wiring import Frame, Handler, wire
+from webui.events.wiring import QUIET, Frame, Handler, wire
 from webui.handlers import clip_list, clips, data, recut
 
 BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "merge"))
@@ -50,9 +50,7 @@ def wire_data(frame: Frame) -> None:
         inputs=[f"{data.FORM}transcriber"],
         outputs=[f"{data.FORM}check_transcripts"],
         api_name="data_offer_check",
-        public=False,
-        queue=False,
-        show_progress=False,
+        **QUIET,
     )
     wire(
         frame,
@@ -78,10 +76,8 @@ def wire_data(frame: Frame) -> None:
         inputs=["project.project", "project.base", *CHOSEN, *clip_list.QUERY],
         outputs=SHOWN,
         api_name="data_show",
-        public=False,
-        queue=False,
         trigger_mode="always_last",
-        show_progress=False,
+        **QUIET,
     )
     _wire_clips(frame)
 
@@ -100,10 +96,8 @@ def _wire_clips(frame: Frame) -> None:
             inputs=["project.project", *clip_list.QUERY],
             outputs=clip_list.LIST,
             api_name=name,
-            public=False,
-            queue=False,
             trigger_mode="always_last",
-            show_progress=False,
+            **QUIET,
         )
     for name, change in (
         ("exclude_found", clip_list.exclude_found),
@@ -133,10 +127,8 @@ def _wire_clips(frame: Frame) -> None:
         inputs=["project.project"],
         outputs=CLIP,
         api_name="clip_choose",
-        public=False,
-        queue=False,
-        show_progress=False,
         with_row=True,
+        **QUIET,
     )
     wire(
         frame,

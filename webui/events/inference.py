@@ -3,7 +3,7 @@
 from typing import Any
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import compare, inference, server, take_list, voices
+from webui.handlers import compare, inference, pronunciations, server, take_list, voices
 
 PROJECT = "project.project"
 TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
@@ -30,6 +30,7 @@ def wire_inference(frame: Frame) -> None:
     _wire_takes(frame)
     _wire_voices(frame)
     _wire_server(frame)
+    _wire_pronunciations(frame)
     # What goes on is spoken to its end, and found among the takes: another project's page does not show it.
     frame.trigger(f"{PROJECT}:change")(None, cancels=shown)
 
@@ -88,18 +89,6 @@ def _wire_speaking(frame: Frame) -> list[Any]:
         outputs=[*TAKE, "inference.speaker"],
         api_name="inference_continue",
         **GPU,
-    )
-    wire(
-        frame,
-        ["inference.player:stop"],
-        inference.next_sentence,
-        inputs=[PROJECT, "inference.current", "inference.heard"],
-        outputs=["inference.player", "inference.heard"],
-        api_name="inference_next_sentence",
-        public=False,
-        show_progress=False,
-        # Each waits for a sentence of its own take: they must not wait for each other.
-        concurrency_limit=32,
     )
     wire(
         frame,
@@ -184,6 +173,14 @@ def _wire_voices(frame: Frame) -> None:
             outputs=voices.OUTPUTS,
             api_name=f"voice_{name}",
         )
+
+
+def _wire_pronunciations(frame: Frame) -> None:
+    table = "inference.pronunciations"
+    wire(frame, ["inference.tab:select", f"{PROJECT}:change"], pronunciations.show, inputs=[PROJECT], outputs=[table],
+         api_name="pronunciations", queue=False)  # fmt: skip
+    wire(frame, ["inference.pronunciations_save:click"], pronunciations.save, inputs=[PROJECT, table], outputs=[table],
+         api_name="pronunciations_save")  # fmt: skip
 
 
 def _wire_server(frame: Frame) -> None:

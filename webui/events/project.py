@@ -1,7 +1,14 @@
 """Events of the project bar."""
 
-from webui.events.wiring import Frame, wire
+import json
+from typing import Any
+
+import gradio as gr
+
+from webui.events.wiring import QUIET, Frame, spread, wire
 from webui.handlers import data, manage, project, sample
+from webui.languages import speaking_as_asked
+from webui.page import WORDS
 
 BAR = (
     *("project.project", "project.language", "project.base", "project.last", "project.new_project"),
@@ -13,16 +20,15 @@ def wire_project(frame: Frame) -> None:
     """Load, create and choose projects, and keep their language and base."""
     wire(
         frame,
-        [frame.page.load],
+        [],
         project.show_projects,
+        after=_wire_words(frame),
         inputs=["project.project", "project.last"],
         outputs=BAR,
         api_name="project_load",
-        public=False,
-        queue=False,
-        show_progress=False,
         # The project of the address comes before the browser's last one.
         js="(project, last) => [window.studioPage?.wanted(project) ?? project, last]",
+        **QUIET,
     )
     frame.trigger("project.project:change")(
         None, inputs=[frame.registry["project.project"]], js="name => window.studioPage?.show(name)"
@@ -96,3 +102,18 @@ def wire_project(frame: Frame) -> None:
             concurrency_limit=None,
             show_progress=False,
         )
+
+
+def _wire_words(frame: Frame) -> Any:
+    """Put the page in the language of who opens it, before anything is filled in."""
+
+    def words() -> str:
+        with speaking_as_asked():
+            return json.dumps(frame.page.words())
+
+    news = gr.Textbox(visible="hidden", label="words")
+    opened = frame.page.load(words, outputs=[news], api_visibility="private", queue=False, show_progress="hidden")
+    blocks = frame.page.blocks.items()
+    worded = {str(key): one for key, one in blocks if any(hasattr(one, name) for name in WORDS) and not one.stateful}
+    spread(opened, news, worded)
+    return opened

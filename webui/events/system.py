@@ -3,7 +3,7 @@
 from webui.events.wiring import Frame, wire
 from webui.handlers import system
 
-PANELS = ("machine", "bases", "settings", "jobs", "disk", "places")
+PANELS = ("machine", "bases", "settings", "jobs", "disk")
 SHOWN = (*(f"system.{name}" for name in PANELS), "project.base")
 
 

@@ -5,7 +5,7 @@ import json
 import gradio as gr
 
 from utils.switches import CHECKBOXES
-from webui.events.wiring import Frame, wire
+from webui.events.wiring import QUIET, Frame, wire
 from webui.fields import KINDS
 from webui.handlers import recommend, settings_file, training
 
@@ -31,9 +31,7 @@ def wire_training(frame: Frame) -> None:
         inputs=["project.project"],
         outputs=["train.run", "train.start_from", "train.origins", *SETTINGS],
         api_name="train_form",
-        public=False,
-        queue=False,
-        show_progress=False,
+        **QUIET,
     )
     wire(frame, ["train.stop:click"], training.stop, inputs=RUN, outputs=["train.run"], api_name="train_stop")
     wire(

@@ -1,8 +1,7 @@
 """Bind a handler to events: values and updates by component id, errors as messages."""
 
-import hashlib
 import inspect
-import pickle
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from webui.change import ROW, TOAST, Change, Updates, Values
 from webui.forms import number
 from webui.languages import speaking_as_asked
 from webui.markup import lines
+from webui.page import Page
 from webui.pages import EVERY_S, SharedAnswers
 from webui.registry import Registry, script_error
 from webui.studio import Studio
@@ -28,21 +28,21 @@ Handler = Callable[[Studio, Values], Updates | Iterator[Updates]]
 """Returns new values, or gives them piece by piece while it works."""
 Trigger = str | Callable[..., Any]
 """An event: "train.start:click", or one of gradio's own, such as `page.load`."""
-Prints = dict[str, Any]
-"""A fingerprint of what a page was last sent, by id."""
-_INTERVAL = "interval"
-"""Among the prints: the poll interval last sent to the page; ids of components have a dot."""
+INTERVAL = "interval"
+"""Among the news of a poll: after how many seconds the page asks again; ids of components have a dot."""
+QUIET: dict[str, Any] = {"public": False, "queue": False, "show_progress": False}
+"""Options of `wire` for what the page asks by itself: it shows no message, and nobody sees that it works."""
 WARNING_S = 12
 """A warning leaves by itself after so many seconds."""
-_ANSWER = "answer"
-"""Among the prints: the number of the last answer that held something new."""
+ANSWER = "answer"
+"""Likewise: the number of this answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """What wiring needs."""
 
-    page: gr.Blocks
+    page: Page
     registry: Registry
     studio: Studio
 
@@ -93,35 +93,30 @@ def wire(
     def read(values: Sequence[Any]) -> Values:
         return {key: _read(frame.registry[key], value) for key, value in zip(keys, values, strict=False)}
 
-    def in_pieces(values: Sequence[Any]) -> Iterator[Any]:
-        yield from handler(frame.studio, read(values))
-
-    def call(*values: Any) -> dict[Any, Any]:
-        with speaking_as_asked():
-            try:
-                given = read(values)
-                if with_row:
-                    given[ROW] = getattr(values[-1], "row_value", None)
-                updates = handler(frame.studio, given)
-            except UserError as error:
-                updates = refused(error)
-            assert isinstance(updates, dict), handler
-            return _components(frame, updates, shown)
+    def pieces(values: Sequence[Any]) -> Iterator[Updates]:
+        given = read(values)
+        if with_row:
+            given[ROW] = getattr(values[-1], "row_value", None)
+        found = handler(frame.studio, given)
+        yield from found if isinstance(found, Iterator) else [found]
 
     def call_in_pieces(*values: Any) -> Iterator[dict[Any, Any]]:
-        pieces = in_pieces(values)
+        todo = pieces(values)
         while True:
             # Not around the `yield`: the next piece may be asked for in another thread.
             with speaking_as_asked():
                 try:
-                    updates = next(pieces, None)
+                    updates = next(todo, None)
                 except UserError as error:
-                    pieces, updates = iter(()), refused(error)
+                    todo, updates = iter(()), refused(error)
                 if updates is None:
                     return
                 assert isinstance(updates, dict), handler
                 found = _components(frame, updates, shown)
             yield found
+
+    def call(*values: Any) -> dict[Any, Any]:
+        return next(call_in_pieces(*values))
 
     function = call_in_pieces if inspect.isgeneratorfunction(handler) else call
     bind = after.success if after else partial(gr.on, triggers=[frame.trigger(trigger) for trigger in triggers])
@@ -150,6 +145,9 @@ def wire_poll(
 ) -> None:
     """Run `handler` again and again; what is as it was when this browser asked last is not sent again.
 
+    gradio describes each output of an event anew, whether it changes or not. So the outputs are the browser's to write:
+    the answer is one text, which holds what changed by id.
+
     An answer may be lost on its way: each that holds something new has a number, which the page gives back when it asks
     again. Where that is not the last one, the page is sent everything again.
 
@@ -160,60 +158,81 @@ def wire_poll(
     Args:
         frame: the page, its components and the app.
         triggers: what wants an answer for certain and at once, such as the choice of another project.
-        handler: must not raise UserError: a message every few seconds helps nobody.
+        handler: must not raise UserError: a message every few seconds helps nobody. It gives choices as gradio sends
+            them, each a name and a value.
         inputs: ids, or patterns.
         outputs: ids the handler may return.
         api_name: name of the endpoint, which scripts have no use for.
     """
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
-    seen, timer = gr.State({}), gr.Timer(EVERY_S)
-    had = gr.Number(0, visible="hidden", label=_ANSWER)
+    seen, news = gr.State({}), gr.Textbox(visible="hidden", label="news")
+    had, timer = gr.Number(0, visible="hidden", label=ANSWER), gr.Timer(EVERY_S)
     # Not from 1: a page that is older than this process must not be taken for one that has its answers.
     numbers = count(int(time.time() * 1_000))
-    answers: SharedAnswers[tuple[Updates, Prints]] = SharedAnswers()
+    answers: SharedAnswers[dict[str, str]] = SharedAnswers()
 
-    def ask(*values: Any) -> dict[Any, Any]:
+    def ask(*values: Any) -> tuple[str, dict[str, str]]:
         return answer(*values, fresh=False)
 
-    def ask_now(*values: Any) -> dict[Any, Any]:
+    def ask_now(*values: Any) -> tuple[str, dict[str, str]]:
         return answer(*values, fresh=True)
 
-    def answer(*values: Any, fresh: bool) -> dict[Any, Any]:
-        *given, number, known, request = values
-        known = known if known and known[_ANSWER] == number else {}
+    def made(given: Sequence[Any]) -> dict[str, str]:
+        updates = handler(frame.studio, dict(zip(keys, given, strict=True)))
+        assert isinstance(updates, dict) and updates.keys() <= set(shown), handler
+        return {key: json.dumps(_update(value)) for key, value in updates.items()}
+
+    def answer(*values: Any, fresh: bool) -> tuple[str, dict[str, str]]:
+        *given, number, remembered, request = values
+        known = remembered if remembered.get(ANSWER) == str(number) else {}
         pages, page = frame.studio.pages, str(getattr(request, "session_hash", ""))
         question = pages.begin(page)
-        make = partial(_printed, handler, frame.studio, dict(zip(keys, given, strict=True)))
         with speaking_as_asked():
-            updates, prints = answers.get((language(), repr(given)), make, fresh=fresh)
-        every_s = pages.interval(page)
-        prints = {**prints, _INTERVAL: str(every_s)}
-        new = {
-            key: _news(value, known.get(key), prints[key])
-            for key, value in updates.items()
-            if known.get(key) != prints[key]
-        }
-        pace = {timer: every_s} if known.get(_INTERVAL) != prints[_INTERVAL] else {}
-        if (not new and not pace) or not pages.is_newest(page, question):
-            return _components(frame, {}, shown)
-        prints[_ANSWER] = next(numbers)
-        return _components(frame, new, shown) | pace | {had: prints[_ANSWER], seen: known | prints}
+            parts = answers.get((language(), repr(given)), partial(made, given), fresh=fresh)
+        parts = {**parts, INTERVAL: str(pages.interval(page))}
+        new = {key: part for key, part in parts.items() if known.get(key) != part}
+        if not new or not pages.is_newest(page, question):
+            return "", remembered
+        new[ANSWER] = str(next(numbers))
+        return "{" + ", ".join(f"{json.dumps(key)}: {part}" for key, part in new.items()) + "}", known | new
 
+    written = {key: frame.registry[key] for key in shown} | {INTERVAL: timer, ANSWER: had}
     for suffix, mode, function, events in (
         ("", "once", ask, [timer.tick]),
         ("_now", "always_last", ask_now, triggers),
     ):
-        gr.on(
+        asked = gr.on(
             triggers=[frame.trigger(trigger) for trigger in events],
             fn=named(function, [*keys, "poll.had", "poll.seen"], gr.Request),
             inputs=[*(frame.registry[key] for key in keys), had, seen],
-            outputs=[*(frame.registry[key] for key in shown), timer, had, seen],
+            outputs=[news, seen],
             api_name=api_name + suffix,
             api_visibility="private",
             queue=False,
             show_progress="hidden",
             trigger_mode=mode,  # type: ignore[arg-type]
         )
+        spread(asked, news, written)
+
+
+def spread(answered: Any, news: Any, components: dict[str, Any]) -> None:
+    """Have the browser write what an answer holds to the components that it names.
+
+    Args:
+        answered: gradio's dependency, which writes to `news`.
+        news: a text: values by key as JSON, or nothing.
+        components: by key.
+    """
+    keys = json.dumps(list(components))
+    # Not after a fault: what was written before would be written again.
+    answered.success(
+        None,
+        inputs=[news],
+        outputs=list(components.values()),
+        js=f"news => (found => {keys}.map(key => found[key]))(JSON.parse(news || '{{}}'))",
+        api_visibility="private",
+        show_progress="hidden",
+    )
 
 
 def _read(component: Any, value: Any) -> Any:
@@ -232,31 +251,6 @@ def _read(component: Any, value: Any) -> Any:
     except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
         # The value stays out of the message: it may be markup, or a path of this computer.
         raise UserError(what=f"{label} was given a value of another kind", fix="see the API's description") from error
-
-
-def _printed(handler: Handler, studio: Studio, values: Values) -> tuple[Updates, Prints]:
-    """A handler's answer and a fingerprint of each part."""
-    updates = handler(studio, values)
-    assert isinstance(updates, dict), handler
-    return updates, {key: _prints_of(value) for key, value in updates.items()}
-
-
-def _prints_of(value: Any) -> Any:
-    if isinstance(value, Change):
-        return {name: _fingerprint(one) for name, one in value.properties.items()}
-    return _fingerprint(value)
-
-
-def _news(value: Any, known: Any, prints: Any) -> Any:
-    """What of a component is new, where its value is, and which of its other properties changed.
-
-    For anything but a value gradio makes the component anew, each time and for each page, with all its listeners: that
-    is garbage of which a process with many open pages gathers tens of megabytes before Python looks for it.
-    """
-    if not isinstance(value, Change) or not isinstance(known, dict) or known.keys() != prints.keys():
-        return value
-    changed = {name: one for name, one in value.properties.items() if name == "value" or known[name] != prints[name]}
-    return changed["value"] if changed.keys() == {"value"} else Change(**changed)
 
 
 def refused(error: UserError) -> Updates:
@@ -307,11 +301,9 @@ def _components(frame: Frame, updates: Updates, allowed: Sequence[str]) -> dict[
     assert updates.keys() <= set(allowed), updates.keys() - set(allowed)
     # An empty dict would be taken for the value of a component.
     unchanged = {frame.registry[key]: gr.skip() for key in allowed[:1]}
-    return unchanged | {
-        frame.registry[key]: gr.update(**value.properties) if isinstance(value, Change) else value
-        for key, value in updates.items()
-    }
+    return unchanged | {frame.registry[key]: _update(value) for key, value in updates.items()}
 
 
-def _fingerprint(value: Any) -> str:
-    return hashlib.md5(pickle.dumps(value), usedforsecurity=False).hexdigest()
+def _update(value: Any) -> Any:
+    """A component's new value, or gradio's form of its new properties."""
+    return gr.update(**value.properties) if isinstance(value, Change) else value

@@ -219,9 +219,7 @@ def _chosen(project: Project, values: Values) -> str:
     Raises:
         UserError: none is, or it was shown for another project, whose words would be written into this one.
     """
-    clip = values["data.clip"]
-    if not isinstance(clip, str) or not clip:
-        raise UserError(what=text.NO_CLIP, where=text.DATA_TAB, fix=text.NO_CLIP_FIX)
+    clip = forms.required(values["data.clip"], what=text.NO_CLIP, where=text.DATA_TAB, fix=text.NO_CLIP_FIX)
     # Scripts name a clip without having been shown it.
     if _project_of(values.get("data.shown")) not in ("", project.name):
         raise UserError(what=text.CLIP_OF_ANOTHER, where=project.name, fix=text.NO_CLIP_FIX)

@@ -91,7 +91,11 @@ def _names(value: object) -> list[str]:
 def _comparison(project: Project, identity: str, *, line: int) -> Updates:
     takes = takes_of(project, identity)
     if not 1 <= line <= len(takes[0].lines):
-        raise UserError(what=text.no_line(line), where=text.COMPARE_LINE, fix=text.use_up_to(len(takes[0].lines)))
+        raise UserError(
+            what=text.NO_LINE.format(number=line),
+            where=text.COMPARE_LINE,
+            fix=text.USE_UP_TO.format(most=len(takes[0].lines)),
+        )
     sides: Updates = {side: Change(visible=False, value=None) for side in SIDES}
     for side, take in zip(SIDES, takes, strict=False):
         file = take.lines[line - 1].file

@@ -197,7 +197,7 @@ def allowed_folder(studio: Studio, name: str) -> Path:
     # The same words whether or not it exists: the page must not reveal what else lies on the server.
     if not inside or not exists:
         raise UserError(
-            what=text.no_folder(name),
+            what=text.NO_FOLDER.format(name=name),
             where=text.SERVER_FOLDER,
             fix=text.folders_below(map(str, roots)),
         )

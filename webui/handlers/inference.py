@@ -47,7 +47,7 @@ BOXES = ("inference.compared", "inference.take_tools")
 OF_PROJECT = (
     *HIDDEN_OF_PROJECT,
     *BOXES,
-    *(f"inference.{name}" for name in ("speaker", "status", "current", "heard", "player", "whole")),
+    *(f"inference.{name}" for name in ("speaker", "status", "current", "player", "whole")),
     *(f"inference.{name}" for name in ("compare_status", "trial", "a", "b", "votes", "told")),
 )
 """What the tab shows of one project's takes and comparisons, beside the lists to choose from."""
@@ -58,8 +58,6 @@ MAX_PLAYERS = 12
 """Takes that the page lists with a player; all are in the list to choose from."""
 STOP_TIMEOUT_S = 20.0
 """So long a stopped take may go on with the code that is being computed, or with loading."""
-NEXT_TIMEOUT_S = 600.0
-"""So long a player waits for its next sentence."""
 
 
 def models(studio: Studio, values: Values) -> Updates:
@@ -105,7 +103,6 @@ def _nothing_of_project() -> Updates:
         "inference.status": text.NOTHING_SPOKEN,
         "inference.compare_status": text.NO_COMPARISON,
         **dict.fromkeys(BOXES, Change(visible=False)),
-        "inference.heard": 0,
         **dict.fromkeys(("inference.current", "inference.trial", "inference.votes", "inference.told"), ""),
     }
 
@@ -135,7 +132,7 @@ def speak(studio: Studio, values: Values) -> Iterator[Updates]:
         speaker=speaker,
     )
     if len(lines) > 1:
-        yield {**_shown(take), "inference.heard": 0, TOAST: text.take_started(len(lines))}
+        yield {**_shown(take), TOAST: text.take_started(len(lines))}
         return
     yield from follow(studio, take)
 
@@ -165,40 +162,19 @@ def follow(studio: Studio, take: Take) -> Iterator[Updates]:
     """
     # Drawn anew, so that a take that is resumed is played again.
     sound = f"{address(take.folder.parent.parent.name, take.id)}?{secrets.token_hex(4)}"
-    yield {**_shown(take, sound), "inference.heard": 0, "inference.player": None, "inference.whole": None}
+    yield {**_shown(take, sound), "inference.player": None, "inference.whole": None}
     playing = False
     for newest in studio.desk.follow(take):
         take = newest
         updates = _shown(take, sound)
         if take.sentences and not playing:
             playing = True
-            updates |= {"inference.player": _sound(take, 0), "inference.heard": 1}
+            updates |= {"inference.player": _sound(take, 0)}
         yield updates
     last = _shown(take, sound) | {"inference.speaker": Change(choices=studio.desk.speakers(take.model))}
     if take.state == "failed" and not take.sentences:
         raise UserError(what=take.message, where=text.INFERENCE_TAB, fix=text.TAKE_FAILED_FIX)
     yield last | {"inference.whole": str(take.wavs[0]) if take.wavs else None}
-
-
-def next_sentence(studio: Studio, values: Values) -> Updates:
-    """Return the audio of the next sentence of a recording, once it is spoken; nothing after the last one."""
-    if not values["inference.current"]:
-        return {}
-    project, identity = _current(studio, values)
-    played = values["inference.heard"] or 0
-    try:
-        take = find_take(project, identity)
-    except UserError:
-        # Another project was chosen while a take of the one before was being played.
-        return {}
-    if len(take.sentences) <= played:
-        for newest in studio.desk.follow(take, timeout_s=NEXT_TIMEOUT_S):
-            take = newest
-            if len(take.sentences) > played:
-                break
-    if not 0 < played < len(take.sentences):
-        return {}
-    return {"inference.player": _sound(take, played), "inference.heard": played + 1}
 
 
 def stop(studio: Studio, values: Values) -> Updates:
@@ -224,9 +200,8 @@ def show_take(studio: Studio, values: Values) -> Updates:
     take = find_take(*chosen_take(studio, values))
     whole = str(take.wavs[0]) if take.wavs else (_sound(take, 0) if take.sentences else None)
     shown = _shown(take) | {"inference.status": view.join(view.take(take), view.settings(take))}
-    # Nothing plays by itself: all sentences count as played.
     shown |= {"inference.take_tools": Change(visible=True)}
-    return shown | {"inference.whole": whole, "inference.heard": len(take.sentences), "inference.player": None}
+    return shown | {"inference.whole": whole, "inference.player": None}
 
 
 def reuse(studio: Studio, values: Values) -> Updates:
@@ -295,13 +270,7 @@ def chosen_take(studio: Studio, values: Values) -> tuple[Project, str]:
         UserError: none is chosen.
     """
     project, take = studio.project(values["project.project"]), values["inference.take"]
-    if not isinstance(take, str) or not take:
-        raise UserError(what=text.NO_TAKE, where=text.TAKES, fix=text.NO_TAKE_FIX)
-    return project, take
-
-
-def _current(studio: Studio, values: Values) -> tuple[Project, str]:
-    return studio.project(values["project.project"]), str(values["inference.current"])
+    return project, forms.required(take, what=text.NO_TAKE, where=text.TAKES, fix=text.NO_TAKE_FIX)
 
 
 def _shown(take: Take, sound: str | None = None) -> Updates:

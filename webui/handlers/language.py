@@ -26,12 +26,16 @@ def look(studio: Studio, values: Values) -> Updates:
 
 def extend(studio: Studio, values: Values) -> Updates:
     """Start a job that makes a base for the project, with new tokens learned from texts of the language."""
-    return {TOAST: text.extending(_start(studio, values, extend=values["language.new_tokens"] or 0, another=True))}
+    return {
+        TOAST: text.EXTENDING.format(
+            name=_start(studio, values, extend=values["language.new_tokens"] or 0, another=True)
+        )
+    }
 
 
 def latin(studio: Studio, values: Values) -> Updates:
     """Start a job that makes a base for the project that reads Amharic in a Latin transcription."""
-    return {TOAST: text.latin_started(_start(studio, values, g2p=AMHARIC, another=True))}
+    return {TOAST: text.LATIN_STARTED.format(name=_start(studio, values, g2p=AMHARIC, another=True))}
 
 
 def adopt(studio: Studio, values: Values) -> Updates:

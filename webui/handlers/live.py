@@ -345,12 +345,12 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = _newest(found, "language")
     made = made_base(project)
     return {
-        "language.next": tag("div", text.next_base(next_base(project)), class_="small"),
+        "language.next": tag("div", text.NEXT_BASE.format(name=next_base(project)), class_="small"),
         "language.found": views_language.found(project),
         "language.progress": _progress(studio, job if job and job.state != "finished" else None),
         "language.latin": Change(visible=plain_code(project_language(project)) == AMHARIC),
         "language.adopt": Change(
-            visible=made is not None, value=text.adopt(Path(made).name) if made else text.ADOPT_BASE
+            visible=made is not None, value=text.ADOPT.format(name=Path(made).name) if made else text.ADOPT_BASE
         ),
     }
 

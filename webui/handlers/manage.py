@@ -5,7 +5,7 @@ from utils.hardware.resources import size_of
 from utils.jobs.projects import delete_project, duplicate_project, rename_project
 from utils.project.paths import Project
 from utils.project.uploads import UPLOADS_FOLDER
-from webui import text
+from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers.project import bar
 from webui.studio import Studio
@@ -32,22 +32,24 @@ def manage(studio: Studio, values: Values) -> Updates:
 def rename(studio: Studio, values: Values) -> Updates:
     """Give the project another name; its runs can still be resumed."""
     project = rename_project(studio.project(values["project.project"]), _name(values))
-    return _done(studio, project, text.project_renamed(project.name))
+    return _done(studio, project, text.PROJECT_RENAMED.format(name=project.name))
 
 
 def duplicate(studio: Studio, values: Values) -> Updates:
     """Copy the project's uploads, dataset and choices under another name, without runs and models, and select it."""
     project = duplicate_project(studio.project(values["project.project"]), _name(values))
-    return _done(studio, project, text.project_duplicated(project.name))
+    return _done(studio, project, text.PROJECT_DUPLICATED.format(name=project.name))
 
 
 def delete(studio: Studio, values: Values) -> Updates:
     """Delete the project with all that it holds; its name must be entered to confirm it."""
     project = studio.project(values["project.project"])
     if _name(values) != project.name:
-        raise UserError(what=text.NOT_CONFIRMED, where=text.NEW_PROJECT, fix=text.confirm_with(project.name))
+        raise UserError(
+            what=text.NOT_CONFIRMED, where=text.NEW_PROJECT, fix=text.CONFIRM_WITH.format(name=project.name)
+        )
     freed = delete_project(project)
-    return _done(studio, None, text.project_deleted(project.name, gigabytes(freed)))
+    return _done(studio, None, text.PROJECT_DELETED.format(name=project.name, freed=gigabytes(freed)))
 
 
 def _name(values: Values) -> str:
@@ -57,9 +59,7 @@ def _name(values: Values) -> str:
         UserError: none was.
     """
     name = values["project.new_name"]
-    if not isinstance(name, str) or not name.strip():
-        raise UserError(what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
-    return name.strip()
+    return forms.required(name, what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
 
 
 def _done(studio: Studio, project: Project | None, said: str) -> Updates:

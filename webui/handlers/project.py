@@ -37,7 +37,10 @@ def create(studio: Studio, values: Values) -> Updates:
     base = DEFAULT_BASE if not base or base in others else checked_base(None, base)
     settings = ProjectSettings(language=values["project.language"] or DEFAULT_LANGUAGE, base=base)
     project = create_project(name, studio.output, settings)
-    return bar(studio, project.name) | {"project.new_project": "", TOAST: text.project_created(project.name)}
+    return bar(studio, project.name) | {
+        "project.new_project": "",
+        TOAST: text.PROJECT_CREATED.format(name=project.name),
+    }
 
 
 def choose(studio: Studio, values: Values) -> Updates:
@@ -93,7 +96,7 @@ def base_choices(project: Project | None = None) -> list[tuple[str, str]]:
 
 def kept(studio: Studio, project: Project | None) -> Updates:
     """What is kept of the bar, which another browser may have changed: projects, and the chosen one's settings."""
-    updates: Updates = {"project.project": Change(choices=_names(studio))}
+    updates: Updates = {"project.project": Change(choices=[(name, name) for name in _names(studio)])}
     if project is None:
         return updates
     base = Change(choices=base_choices(project), value=chosen_base(project))

@@ -13,8 +13,7 @@ from webui.handlers.project import chosen_base
 from webui.handlers.training import changes, origins, recommended, training_config
 from webui.markup import Markup, join
 from webui.studio import Studio
-from webui.views.fit import fit
-from webui.views.recommendation import recommendation
+from webui.views.recommendation import fit, recommendation
 
 
 def recommend(studio: Studio, values: Values) -> Updates:

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from utils.config import TrainConfig
-from utils.errors import UserError
 from utils.project.advice import train_command
-from webui import text
+from webui import forms, text
 from webui.change import Change, Updates, Values
 from webui.handlers.training import changes, form_of, origins, training_config
 from webui.studio import Studio
@@ -33,9 +32,7 @@ def load(studio: Studio, values: Values) -> Updates:
     The file's project, base and run do not apply: the page says which they are.
     """
     project, given = studio.project(values["project.project"]), values["train.settings_upload"]
-    if not isinstance(given, str) or not given:
-        raise UserError(what=text.NO_SETTINGS_FILE, where=text.ADVANCED, fix=text.NO_SETTINGS_FILE_FIX)
-    path = Path(given)
+    path = Path(forms.required(given, what=text.NO_SETTINGS_FILE, where=text.ADVANCED, fix=text.NO_SETTINGS_FILE_FIX))
     own = {"project": project.name, "output": str(project.output), "resume": None, "run_id": None}
     saved = {name: value for name, value in TrainConfig.read(path).items() if name != "base"}
     config = TrainConfig.from_saved(saved | own, where=path.name).validate(where=path.name)

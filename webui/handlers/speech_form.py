@@ -54,9 +54,7 @@ def chosen_model(values: Values) -> str:
         UserError: none is.
     """
     model = values["inference.model"]
-    if not isinstance(model, str) or not model:
-        raise UserError(what=text.NO_MODEL_YET, where=text.MODEL, fix=text.NO_MODEL_YET_FIX)
-    return model
+    return forms.required(model, what=text.NO_MODEL_YET, where=text.MODEL, fix=text.NO_MODEL_YET_FIX)
 
 
 def chosen_voice(project: Project, values: Values) -> tuple[Path | None, str, str]:
@@ -68,9 +66,7 @@ def chosen_voice(project: Project, values: Values) -> tuple[Path | None, str, st
     kind = values["inference.voice"]
     if kind == "recording":
         given = values["inference.recording"]
-        if not isinstance(given, str) or not given:
-            raise UserError(what=text.NO_RECORDING, where=text.VOICE, fix=text.NO_RECORDING_FIX)
-        path = Path(given)
+        path = Path(forms.required(given, what=text.NO_RECORDING, where=text.VOICE, fix=text.NO_RECORDING_FIX))
         return path, path.name, ""
     if kind == "clip":
         path = dataset_clip(project, values["inference.clip"])
@@ -87,9 +83,7 @@ def chosen_name(value: object) -> str:
     Raises:
         UserError: none is.
     """
-    if not isinstance(value, str) or not value.strip():
-        raise UserError(what=text.NO_LIBRARY_VOICE, where=text.LIBRARY_VOICE, fix=text.NO_LIBRARY_VOICE_FIX)
-    return value.strip()
+    return forms.required(value, what=text.NO_LIBRARY_VOICE, where=text.LIBRARY_VOICE, fix=text.NO_LIBRARY_VOICE_FIX)
 
 
 def dataset_clip(project: Project, value: object) -> Path:

@@ -5,7 +5,7 @@ from utils.bases.catalog import DOWNLOADED, DownloadConfig, known_bases
 from utils.errors import UserError
 from utils.hardware.machine import this_machine
 from utils.hardware.resources import disk_free
-from utils.project.paths import NO_PROJECT, Project, bases_folder
+from utils.project.paths import NO_PROJECT, Project
 from utils.project.projects import list_projects
 from webui import text
 from webui.change import TOAST, Change, Updates, Values
@@ -27,7 +27,6 @@ def show(studio: Studio, values: Values) -> Updates:
         "system.settings": view.settings(studio.access, studio.output, studio.input_roots, studio.quota_bytes),
         "system.jobs": view.jobs_table(live_first(found)),
         "system.disk": view.disk(projects, disk_free(studio.output)),
-        "system.places": view.places(studio.output, bases_folder(), studio.input_roots),
         "project.base": Change(choices=base_choices(studio.project_or_none(values.get("project.project")))),
     }
 

@@ -38,10 +38,7 @@ SAME_STOP_S = 3.0
 
 def start(studio: Studio, values: Values) -> Updates:
     """Start a training run of a project."""
-    project = studio.project(values["project.project"])
-    config = training_config(project, values)
-    if not project.train_csv.is_file():
-        raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
+    _, config = _planned(studio, values)
     try:
         freed = studio.start_alone("train", config)
     except UserError as error:
@@ -54,12 +51,22 @@ def start(studio: Studio, values: Values) -> Updates:
 
 def queue_run(studio: Studio, values: Values) -> Updates:
     """Queue a run with the form's settings: it starts when the runs before it have ended."""
+    project, config = _planned(studio, values)
+    enqueue(project, config)
+    return _queue(project) | {TOAST: text.RUN_QUEUED}
+
+
+def _planned(studio: Studio, values: Values) -> tuple[Project, TrainConfig]:
+    """The project, which has a dataset, and the form's settings.
+
+    Raises:
+        UserError: it has none, or a value is not usable.
+    """
     project = studio.project(values["project.project"])
     config = training_config(project, values)
     if not project.train_csv.is_file():
         raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
-    enqueue(project, config)
-    return _queue(project) | {TOAST: text.RUN_QUEUED}
+    return project, config
 
 
 def queue_remove(studio: Studio, values: Values) -> Updates:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from utils.errors import UserError
 from utils.speech.voice_library import VoiceLibrary
-from webui import text
+from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers.speech_form import chosen_name, dataset_clip
 from webui.studio import Studio
@@ -23,14 +23,14 @@ def make(studio: Studio, values: Values) -> Updates:
     if not recordings:
         raise UserError(what=text.NOTHING_FOR_VOICE, where=text.LIBRARY_TITLE, fix=text.NOTHING_FOR_VOICE_FIX)
     made = _library(studio).make(_name(values["inference.voice_name"]), recordings)
-    return _after(studio, made.name, text.voice_made(made.name))
+    return _after(studio, made.name, text.VOICE_MADE.format(name=made.name))
 
 
 def rename(studio: Studio, values: Values) -> Updates:
     """Give the chosen voice another name."""
     chosen = chosen_name(values["inference.kept_voice"])
     renamed = _library(studio).rename(chosen, _name(values["inference.voice_name"]))
-    return _after(studio, renamed.name, text.voice_renamed(chosen, renamed.name))
+    return _after(studio, renamed.name, text.VOICE_RENAMED.format(name=chosen, new_name=renamed.name))
 
 
 def delete(studio: Studio, values: Values) -> Updates:
@@ -38,7 +38,7 @@ def delete(studio: Studio, values: Values) -> Updates:
     library = _library(studio)
     found = library.get(chosen_name(values["inference.kept_voice"]))
     library.remove(found.name)
-    return _after(studio, None, text.voice_deleted(found.name))
+    return _after(studio, None, text.VOICE_DELETED.format(name=found.name))
 
 
 def listed(studio: Studio) -> Updates:
@@ -57,9 +57,7 @@ def _library(studio: Studio) -> VoiceLibrary:
 
 
 def _name(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise UserError(what=text.NO_VOICE_NAME, where=text.VOICE_NAME, fix=text.NO_VOICE_NAME_FIX)
-    return value.strip()
+    return forms.required(value, what=text.NO_VOICE_NAME, where=text.VOICE_NAME, fix=text.NO_VOICE_NAME_FIX)
 
 
 def _listed(value: object) -> list[object]:

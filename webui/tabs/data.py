@@ -43,7 +43,7 @@ def _input() -> dict[str, Block]:
         value="",
         allow_custom_value=True,
         label=text.label("transcriber"),
-        info=text.help_of("transcriber", ""),
+        info=text.HELPS["transcriber"],
         elem_id="data-transcriber",
     )
     with gr.Accordion(text.UPLOADED_FILES, open=False, visible=False, elem_id="uploaded-files") as parts["files_box"]:

@@ -17,7 +17,7 @@ def create_field(field: Field, **options: Any) -> Block:
         field: what the dataclass says about it.
         options: further arguments of the component.
     """
-    common: dict[str, Any] = {"label": text.label(field.name), "info": text.help_of(field.name, field.help)}
+    common: dict[str, Any] = {"label": text.label(field.name), "info": text.HELPS.get(field.name)}
     common |= {"elem_id": f"set-{field.name}".replace("_", "-"), **options}
     value = shown(field, field.default)
     if field.kind == "bool" and not field.may_be_open:

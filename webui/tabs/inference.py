@@ -35,6 +35,11 @@ def create_inference_tab() -> dict[str, Block]:
             parts |= _takes()
     with gr.Accordion(text.SPEAK_OPTIONS, open=False, elem_id="sampling"):
         parts |= _options()
+    with gr.Accordion(text.PRONUNCIATIONS, open=False, elem_id="pronunciations-box"):
+        parts["pronunciations"] = gr.Textbox(
+            label=text.PRONUNCIATIONS, info=text.PRONUNCIATIONS_HELP, lines=4, elem_id="pronunciations"
+        )
+        parts["pronunciations_save"] = gr.Button(text.PRONUNCIATIONS_SAVE, size="sm", elem_id="save-pronunciations")
     with gr.Accordion(text.COMPARE_TITLE, open=False, elem_id="compare"):
         parts |= _compare()
     with gr.Accordion(text.SERVER_TITLE, open=False, elem_id="server"):
@@ -110,7 +115,7 @@ def _options() -> dict[str, Block]:
                 value="",
                 allow_custom_value=True,
                 label=text.SPEAK_LANGUAGE,
-                info=text.help_of("language", known["language"].help),
+                info=text.HELPS["language"],
                 elem_id="speak-language",
             )
     with gr.Row():
@@ -122,7 +127,7 @@ def _options() -> dict[str, Block]:
                 field.default,
                 step=step,
                 label=text.label(name),
-                info=text.help_of(name, field.help),
+                info=text.HELPS[name],
                 min_width=220,
             )
         for name in ("top_k", "seed", "split"):
@@ -135,10 +140,10 @@ def _take() -> dict[str, Block]:
     return {
         "worker": gr.HTML(elem_id="speech-worker"),
         "status": gr.HTML(text.NOTHING_SPOKEN, elem_id="take-status"),
-        # Which take, and how many of its sentences were played: what plays next follows from these.
         "current": gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.TAKE),
+        # Scripts find the outputs behind it at their places.
         "heard": gr.Number(0, precision=0, visible="hidden", elem_classes=["internal"], label=text.NOW_PLAYING),
-        # For scripts, which ask sentence by sentence; the page plays what `webui.sound` serves.
+        # For scripts, the first sentence; the page plays what `webui.sound` serves.
         "player": gr.Audio(
             label=text.NOW_PLAYING, visible="hidden", elem_classes=["internal"], interactive=False, type="filepath"
         ),

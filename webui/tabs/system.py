@@ -1,4 +1,4 @@
-"""Tab 4, System: the machine, versions, disk, jobs, bases and where files are."""
+"""Tab 4, System: the machine, versions, disk, jobs and bases."""
 
 import gradio as gr
 from gradio.blocks import Block
@@ -28,7 +28,6 @@ def create_system_tab() -> dict[str, Block]:
             settings = gr.HTML(elem_id="settings")
             jobs = gr.HTML(elem_id="jobs")
             disk = gr.HTML(elem_id="disk")
-            places = gr.HTML(elem_id="places")
             refresh = gr.Button(text.REFRESH, size="sm", elem_id="refresh-system")
     return {
         "refresh": refresh,
@@ -41,5 +40,4 @@ def create_system_tab() -> dict[str, Block]:
         "settings": settings,
         "jobs": jobs,
         "disk": disk,
-        "places": places,
     }

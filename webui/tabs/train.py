@@ -51,16 +51,21 @@ def _settings() -> dict[str, Block]:
         parts |= _optimizations()
     with gr.Accordion(text.ADVANCED, open=False, elem_id="all-settings"):
         with gr.Row(elem_classes=["fields"]):
-            parts["use_case"] = gr.Dropdown(
-                _choices(text.USE_CASES),
-                value="production",
-                label=text.USE_CASE,
-                info=text.USE_CASE_HELP,
-                filterable=False,
-                elem_id="use-case",
-                min_width=150,
-            )
-            parts |= _kinds()
+            for name, (titles, label, help) in {
+                "use_case": (text.USE_CASES, text.USE_CASE, text.USE_CASE_HELP),
+                # Which variant of a switch applies when its checkbox is ticked.
+                "recompute": (text.RECOMPUTE_CHOICES, text.RECOMPUTE, text.RECOMPUTE_HELP),
+                "half": (text.HALF_CHOICES, text.HALF, text.HALF_HELP),
+            }.items():
+                parts[name] = gr.Dropdown(
+                    _choices(titles),
+                    value=next(iter(titles)),
+                    label=label,
+                    info=help,
+                    filterable=False,
+                    elem_id=name.replace("_", "-"),
+                    min_width=150,
+                )
             for name in (*ADVANCED, *(GPU_ONLY if find_gpus().gpus else ())):
                 parts[SET + name] = create_field(known[name], min_width=150)
         gr.Markdown(text.SETTINGS_FILE_HELP)
@@ -117,30 +122,6 @@ def _optimizations() -> dict[str, Block]:
         parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend")
         parts["recommended"] = gr.HTML(elem_id="recommended")
     return parts
-
-
-def _kinds() -> dict[str, Block]:
-    """Which variant of a switch applies when its checkbox is ticked."""
-    return {
-        "recompute": gr.Dropdown(
-            _choices(text.RECOMPUTE_CHOICES),
-            value="full",
-            label=text.RECOMPUTE,
-            info=text.RECOMPUTE_HELP,
-            filterable=False,
-            elem_id="recompute",
-            min_width=190,
-        ),
-        "half": gr.Dropdown(
-            _choices(text.HALF_CHOICES),
-            value="auto",
-            label=text.HALF,
-            info=text.HALF_HELP,
-            filterable=False,
-            elem_id="half",
-            min_width=190,
-        ),
-    }
 
 
 def _run() -> dict[str, Block]:

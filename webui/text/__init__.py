@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from webui.text.data import *  # noqa: F403
     from webui.text.inference import *  # noqa: F403
     from webui.text.language import *  # noqa: F403
-    from webui.text.memory import *  # noqa: F403
     from webui.text.settings import *  # noqa: F403
     from webui.text.system import *  # noqa: F403
     from webui.text.training import *  # noqa: F403
 
-MODULES = ("common", "data", "inference", "language", "settings", "system", "training", "memory")
+MODULES = ("common", "data", "inference", "language", "settings", "system", "training")
 
 
 def _made(code: str) -> dict[str, Any]:

@@ -7,8 +7,6 @@ them (`make messages`); a translation is LANGUAGE.po beside it. A text without o
 import ast
 import functools
 import gettext
-import io
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -66,24 +64,25 @@ def read_po(path: Path) -> dict[tuple[str, ...], tuple[str, ...]]:
     return entries
 
 
-def load(path: Path) -> gettext.NullTranslations:
-    """A .po file as gettext's translations, with the plural rule of its header; empty translations count as none."""
-    entries = {ids: texts for ids, texts in read_po(path).items() if all(texts)}
-    pairs = sorted(("\0".join(ids).encode(), "\0".join(texts).encode()) for ids, texts in entries.items())
-    # gettext reads .mo alone: header, two tables of (length, offset), then the strings.
-    offset = 28 + 16 * len(pairs)
-    tables, strings = b"", b""
-    for column in zip(*pairs, strict=True):
-        for text in column:
-            tables += struct.pack("<II", len(text), offset + len(strings))
-            strings += text + b"\0"
-    head = struct.pack("<7I", 0x950412DE, 0, len(pairs), 28, 28 + 8 * len(pairs), 0, 0)
-    return gettext.GNUTranslations(io.BytesIO(head + tables + strings))
+class Translations(gettext.NullTranslations):
+    """Those of a .po file, with the plural rule of its header; empty ones count as none."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._texts = {ids: texts for ids, texts in read_po(path).items() if all(texts)}
+        self._form = gettext.c2py(self._texts[("",)][0].partition("plural=")[2].split(";")[0])
+
+    def gettext(self, message: str) -> str:
+        return self._texts.get((message,), (message,))[0]
+
+    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
+        texts = self._texts.get((msgid1, msgid2))
+        return texts[self._form(n)] if texts else super().ngettext(msgid1, msgid2, n)
 
 
 @functools.cache
 def _translations(code: str) -> gettext.NullTranslations:
-    return gettext.NullTranslations() if code == SOURCE else load(PACKAGE / f"{code}.po")
+    return gettext.NullTranslations() if code == SOURCE else Translations(PACKAGE / f"{code}.po")
 
 
 def _(message: str) -> str:

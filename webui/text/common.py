@@ -104,31 +104,11 @@ KINDS = {
     "download": _("download"),
     "demo": _("sample voice"),
 }
-
-
-def project_created(name: str) -> str:
-    """After a project was made."""
-    return _("Project {name} created. Next: upload recordings in tab 1.").format(name=name)
-
-
-def project_renamed(name: str) -> str:
-    """After a project got another name."""
-    return _("The project is called {name} now.").format(name=name)
-
-
-def project_duplicated(name: str) -> str:
-    """After a project was copied."""
-    return _("Project {name} has a copy of the uploads and the dataset.").format(name=name)
-
-
-def project_deleted(name: str, freed: str) -> str:
-    """After a project was deleted."""
-    return _("Project {name} was deleted: {freed} are free.").format(name=name, freed=freed)
-
-
-def confirm_with(name: str) -> str:
-    """What to enter before a project is deleted."""
-    return _("enter the name {name} to delete the project with all that it holds").format(name=name)
+PROJECT_CREATED = _("Project {name} created. Next: upload recordings in tab 1.")
+PROJECT_RENAMED = _("The project is called {name} now.")
+PROJECT_DUPLICATED = _("Project {name} has a copy of the uploads and the dataset.")
+PROJECT_DELETED = _("Project {name} was deleted: {freed} are free.")
+CONFIRM_WITH = _("enter the name {name} to delete the project with all that it holds")
 
 
 def export_takes(duration: str) -> str:
@@ -138,9 +118,7 @@ def export_takes(duration: str) -> str:
     return _("The last export took {duration}; it can be stopped.").format(duration=duration)
 
 
-def frees(size: str) -> str:
-    """What deleting a project frees."""
-    return _("Deleting the project frees {size}. Recordings made in tab 3 are part of it.").format(size=size)
+FREES = _("Deleting the project frees {size}. Recordings made in tab 3 are part of it.")
 
 
 def base_name(name: str) -> str:
@@ -169,11 +147,7 @@ def count_of(done: int, total: int | None) -> str:
     return _("{done:,} of {total:,}").format(done=done, total=total) if total else f"{done:,}"
 
 
-def time_left(duration: str) -> str:
-    """How long it will still take."""
-    return _("{duration} left").format(duration=duration)
-
-
+TIME_LEFT = _("{duration} left")
 WORK = {
     "training": _("Training"),
     "training steps": _("Training steps"),

@@ -264,9 +264,7 @@ def no_clip(name: str) -> str:
     return _("the dataset has no clip {name}").format(name=repr(name))
 
 
-def no_folder(name: str) -> str:
-    """A folder that may not be read, or does not exist: the page does not reveal which."""
-    return _("the app may not read this folder, or it does not exist: {name}").format(name=name)
+NO_FOLDER = _("the app may not read this folder, or it does not exist: {name}")
 
 
 def folders_below(roots: Iterable[str]) -> str:

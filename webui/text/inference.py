@@ -60,6 +60,10 @@ CONTINUE_TAKE = _("Resume")
 REUSE_TAKE = _("Use these settings")
 ZIP = _("Zip file")
 PACK_READY = _("Create a zip of the exported model")
+PRONUNCIATIONS = _("Pronunciations")
+PRONUNCIATIONS_HELP = _("One word a line, what is said instead, and the language (empty: any): word,say,language.")
+PRONUNCIATIONS_SAVE = _("Save pronunciations")
+PRONUNCIATIONS_SAVED = _("The pronunciations are saved.")
 COMPARE_TITLE = _("Compare models")
 COMPARE_HELP = _(
     "Speaks the text above with the selected voice and two or more models, and plays the results side by side or as a "
@@ -213,26 +217,8 @@ def take_started(count: int) -> str:
     ).format(count=count)
 
 
-def no_line(number: object) -> str:
-    """A line that no take of a comparison has."""
-    return _("there is no line {number}").format(number=number)
-
-
-def use_up_to(most: int) -> str:
-    """Which lines there are."""
-    return _("use 1 to {most}").format(most=most)
-
-
-def voice_made(name: str) -> str:
-    """When a voice was added to the library."""
-    return _("Voice {name} made.").format(name=name)
-
-
-def voice_renamed(name: str, new_name: str) -> str:
-    """When a voice got another name."""
-    return _("Voice {name} is now {new_name}.").format(name=name, new_name=new_name)
-
-
-def voice_deleted(name: str) -> str:
-    """When a voice was deleted."""
-    return _("Voice {name} deleted.").format(name=name)
+NO_LINE = _("there is no line {number}")
+USE_UP_TO = _("use 1 to {most}")
+VOICE_MADE = _("Voice {name} made.")
+VOICE_RENAMED = _("Voice {name} is now {new_name}.")
+VOICE_DELETED = _("Voice {name} deleted.")

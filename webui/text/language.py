@@ -41,28 +41,10 @@ READ_LITERALLY = _("No text normalization rule; kept as written")
 ADVICE = _("Advice")
 NO_READING = _("The last result cannot be read. Run the check again.")
 MADE_BASE = _("Extended base created")
-
-
-def next_base(name: str) -> str:
-    """What a base that is made now will be called."""
-    return _(
-        "The new base will be called {name}. Earlier ones are kept, and all of them are listed under Base model."
-    ).format(name=name)
-
-
-def extending(name: str) -> str:
-    """A base with new tokens is being made."""
-    return _("Creating the base {name} with new tokens ...").format(name=name)
-
-
-def latin_started(name: str) -> str:
-    """A base for Amharic in Latin letters is being made."""
-    return _("Creating the base {name} for Amharic in Latin script ...").format(name=name)
-
-
-def adopt(name: str) -> str:
-    """Use the base that was made last."""
-    return _("Use {name} for this project").format(name=name)
+NEXT_BASE = _("The new base will be called {name}. Earlier ones are kept, and all of them are listed under Base model.")
+EXTENDING = _("Creating the base {name} with new tokens ...")
+LATIN_STARTED = _("Creating the base {name} for Amharic in Latin script ...")
+ADOPT = _("Use {name} for this project")
 
 
 def share_over(count: int, total: int, limit: int) -> str:
@@ -79,6 +61,4 @@ def unknown_letters(shown: str, more: int) -> str:
     return ngettext("{shown}, and {more} more", "{shown}, and {more} more", more).format(shown=shown, more=more)
 
 
-def reading_title(language: str, base: str, source: str) -> str:
-    """What was read with what."""
-    return _("{language} with base {base}, texts from {source}").format(language=language, base=base, source=source)
+READING_TITLE = _("{language} with base {base}, texts from {source}")

@@ -1,9 +1,9 @@
-"""Texts about settings; a setting without a help here shows its own docstring."""
+"""Texts about settings: a name for each, and a help for each that the page has a field for."""
 
 import re
 from collections.abc import Iterable
 
-from utils.schedules import SHAPES
+from utils.options import SHAPES
 from utils.switches import SWITCHES
 from webui.text.catalog import _, engine_text
 
@@ -83,76 +83,20 @@ LABELS = {
 }
 HELPS = {
     **{helped.field: engine_text(helped.help) for helped in SWITCHES if helped.help},
-    "learning_rate": _("Peak value, such as 5e-6. Empty: the base's default, with LoRA up to ten times that."),
-    "num_epochs": _("Passes over the training clips. Empty: the base's default."),
-    "batch_size": _("Clips per forward pass. A larger batch is faster on a GPU and needs more memory."),
-    "batch_tokens": _(
-        "Limits a batch by its positions (text tokens and audio codes with padding), not by its clips. 0: off."
-    ),
-    "grad_accumulation": _("Batches per optimizer step. Increases the effective batch size in the same memory."),
-    "max_audio_length": _("Longer clips are dropped. Empty: the base's limit (XTTS v2: 11.6 s)."),
-    "max_text_length": _("Longer transcripts are dropped. Empty: the base's limit (XTTS v2: 200 tokens)."),
     "schedule": _("How the learning rate decays after warmup."),
     "seed": _("The same seed and settings give the same result."),
-    "eval_batch_size": _("Clips per forward pass during evaluation."),
     "warmup_steps": _("Optimizer steps over which the learning rate rises from 0."),
-    "weight_decay": _("Weight decay of AdamW. XTTS uses 0.01."),
-    "grad_clip_norm": _("Maximum norm of the gradients."),
     "processes": _("Processes that train together, each on a GPU of its own. 0: one for each GPU."),
-    "max_restarts": _("Several processes start again from the newest checkpoint when one is lost."),
-    "threads": _("CPU threads that training computes with. Empty: all that it may use."),
-    "num_workers": _("Processes that load training data. Empty: chosen for this machine."),
-    "checkpoint_every": _("Save a checkpoint every so many optimizer steps. 0 disables it."),
-    "checkpoint_minutes": _("Save a checkpoint after so many minutes, to limit what a crash can lose. 0 disables it."),
-    "keep_checkpoints": _("In addition to the last and the best one."),
     "patience": _("Stops after this many evaluations without improvement; 0 trains all epochs."),
     "max_hours": _("Training saves and stops after this time, and can be resumed."),
     "best_by": _("Speech compares how the checkpoints speak held-out texts, in up to a tenth of the time."),
     "sample_text": _("Generated at each evaluation, so that you can listen to the progress."),
-    "use_amharic_g2p": _("For Amharic with little data. Use the same value in Step 1 and Step 2."),
-    "dropout": _("Dropout probability. Empty: the base's default."),
     "conditioning": _("The clip that provides the voice."),
-    "device": _("Automatic uses the GPU if there is one."),
-    "max_mel_length": _(
-        "Pads all batches to this number of codes (21.5 a second), as CUDA graphs require. Empty: no fixed length."
-    ),
-    "encoding": _(
-        "Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1. Empty: such texts are reported."
-    ),
-    "shortest": _("Shorter subtitles are merged with their neighbors."),
-    "longest": _("Longer passages are cut at a pause."),
-    "padding": _("Limited to half of the pause."),
     "transcriber": _("For recordings without a transcript: a size, a model's name or a folder."),
-    "transcriber_device": _("Automatic uses the GPU if there is one."),
-    "compute_type": _(
-        "Compute type of Whisper: int8 is small and fast on a CPU, float16 on a GPU. default keeps the model's "
-        "own type."
-    ),
-    "beam_size": _("Beam size of Whisper. 1 is fastest."),
     "check_transcripts": _("Flags clips whose transcript differs from what Whisper recognizes."),
-    "max_cer": _(
-        "Maximum character error rate between transcript and Whisper: 0.3 is 30 of 100 characters. Other clips "
-        "are flagged."
-    ),
-    "detect_language": _("Reports recordings in another language instead of transcribing them."),
     "eval_fraction": _("Fraction of the clips held out to measure the evaluation loss; at least one clip."),
-    "loudness": _("Target loudness of all clips. -23 leaves headroom for peaks. Empty: unchanged."),
     "denoise": _("Removes steady noise with RNNoise (package pyrnnoise); listen before you train."),
-    "highpass": _("Removes lower frequencies; 60 reduces rumble and hum. Empty: no filter."),
-    "channel": _("The channel to use: the mean of both, one of them, or the louder one of each clip."),
-    "workers": _("Processes that prepare clips in parallel. Empty: chosen for this machine."),
-    "prefetch_factor": _("Batches that each data loader worker loads in advance. Empty: chosen for this machine."),
-    "pin_memory": _("Page-locked batches, which copy to the GPU during computation. Automatic: on with a GPU."),
-    "trim": _("Removes silence at the start and end of each clip."),
-    "keep_before": _("Silence left before the first sound when trimming."),
-    "keep_after": _("Silence left after the last sound when trimming."),
-    "remove_dc": _("Removes a constant offset of the waveform, as some sound cards add."),
-    "quality": _("Measures noise, clipping, speech and cut-off words, and finds near-duplicates."),
-    "check_speakers": _("Flags clips whose voice differs from the speaker's other clips."),
-    "check_quality": _("Flags clips with a low DNSMOS score. Requires the package speechmos."),
-    "drop_flagged": _("Drops flagged clips until you keep them; otherwise they are used and listed."),
     "language": _("Automatic: the project's language."),
-    "split": _("How many sentences the model speaks at a time. More give a more even prosody, fewer a faster start."),
     "temperature": _("Sampling temperature; 0 is greedy decoding."),
     "top_k": _("Samples from this many of the most likely codes; 0 disables the limit."),
     "top_p": _("Samples from the most likely codes whose probabilities add up to this value."),
@@ -161,12 +105,7 @@ HELPS = {
 }
 CHOICES = {
     "auto": _("automatic"),
-    "cpu": "CPU",
-    "cuda": "CUDA GPU",
     "off": _("off"),
-    "joined": _("as many sentences as fit"),
-    "sentences": _("one sentence at a time"),
-    "quick": _("first sentence alone, then as many as fit"),
     **{str(name): engine_text(shape[0]) for name, shape in SHAPES.items()},
     "none": _("none"),
     "selective": _("selective"),
@@ -177,16 +116,9 @@ CHOICES = {
     "default": _("on"),
     "reduce-overhead": _("on, with CUDA graphs"),
     "max-autotune": _("on, with kernel autotuning"),
-    "mix": _("mean of both"),
-    "left": _("left"),
-    "right": _("right"),
-    "louder": _("louder channel"),
     "own": _("same clip"),
     "own_masked": _("same clip, part not trained"),
     "other": _("another clip of the speaker"),
-    "torch": "PyTorch",
-    "flash-attn": "flash-attn",
-    "explicit": _("explicit, step by step"),
     "speech": _("speech"),
     "loss": _("evaluation loss"),
     "True": _("yes"),
@@ -205,11 +137,6 @@ def label(name: str) -> str:
 def when_empty(name: str) -> str:
     """What a setting is when its field is empty."""
     return _("off") if name in OFF_WHEN_EMPTY else OPEN
-
-
-def help_of(name: str, fallback: str) -> str:
-    """What a setting means."""
-    return HELPS.get(name, fallback)
 
 
 def choice(value: str) -> str:

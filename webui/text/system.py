@@ -20,8 +20,6 @@ JOB_COLUMNS = (_("Project"), _("Job"), _("State"), _("Started"), _("Device"))
 BASES = _("Base models")
 BASE_COLUMNS = (_("Base"), _("Location"), _("License"))
 MADE_WHEN_USED = _("created on first use")
-PLACES = _("File locations")
-PLACES_COLUMNS = (_("Content"), _("Folder"))
 PROJECTS_FOLDER, BASES_FOLDER, INPUT_ROOTS = _("Projects"), _("Base models"), _("Allowed input folders")
 REFRESH = _("Refresh")
 LICENSE_WORDS = _(
@@ -42,8 +40,6 @@ CUDA_OF_PYTORCH = _("CUDA version of PyTorch")
 NOT_DOWNLOADED = _("not downloaded")
 NO_JOBS = _("No jobs yet.")
 NO_PROJECTS = _("No projects yet.")
-
-
 SETTINGS_PANEL = _("App settings")
 SETTINGS_COLUMNS = (_("Setting"), _("Value"), _("Flag of app.py"))
 LISTENS, LOGIN, SHARE = _("Address"), _("Login"), _("Public address (gradio.live)")
@@ -64,24 +60,10 @@ def login(num_names: int) -> str:
     return ngettext("on: {count} name", "on: {count} names", num_names).format(count=num_names)
 
 
-def processor(model: str, usable: int) -> str:
-    """The processor."""
-    return _("{model}, {count} usable CPUs").format(model=model, count=usable)
-
-
-def memory_free(total: str, free: str) -> str:
-    """The machine's memory."""
-    return _("{total}, {free} free").format(total=total, free=free)
-
-
-def disk_free(free: str) -> str:
-    """Free space on the disk."""
-    return _("{free} free on this disk").format(free=free)
-
-
-def driver(version: object) -> str:
-    """The GPU's driver."""
-    return _("driver {version}").format(version=version)
+CPUS = _("{model}, {count} usable CPUs")
+MEMORY_FREE = _("{total}, {free} free")
+DISK_FREE = _("{free} free on this disk")
+DRIVER = _("driver {version}")
 
 
 def no_gpu_of(reason: str) -> str:

@@ -159,18 +159,8 @@ def hours(count: float) -> str:
     return _("{hours:.1f} h").format(hours=count) if count >= 1 else _("{minutes:.0f} min").format(minutes=60 * count)
 
 
-def decoder_fit(kept: str, *, before: str, after: str, unlike: str, like: str) -> str:
-    """What became of the decoder at an export: log-mel distances and similarities on held-out clips."""
-    return _("{kept}; on held-out clips log-mel distance {before} → {after}, similarity {unlike} → {like}").format(
-        kept=kept, before=before, after=after, unlike=unlike, like=like
-    )
-
-
-def beside_the_base(texts: int, words: str, base_words: str, flawless: str, base_flawless: str) -> str:
-    """How an exported model and its base spoke the same texts."""
-    return _(
-        "{texts} new texts: right words {words} (base {base_words}), no defect {flawless} (base {base_flawless})"
-    ).format(texts=texts, words=words, base_words=base_words, flawless=flawless, base_flawless=base_flawless)
+DECODER_FIT = _("{kept}; on held-out clips log-mel distance {before} → {after}, similarity {unlike} → {like}")
+SHARES = _("{texts} new texts: right words {words} (base {base_words}), no defect {flawless} (base {base_flawless})")
 
 
 def planned_for(base: str, num_parameters: int | None) -> str:
@@ -204,11 +194,7 @@ ENDED = {
     "failed": _("Failed:"),
     "lost": _("The process ended without a message:"),
 }
-
-
-def utilization(percent: int) -> str:
-    """How busy a GPU is."""
-    return _("{percent} % utilization").format(percent=percent)
+UTILIZATION = _("{percent} % utilization")
 
 
 def gpu_use(own: str | None, others: str, free: str) -> str:
@@ -218,9 +204,7 @@ def gpu_use(own: str | None, others: str, free: str) -> str:
     return _("this run {own}, others {others}, free {free}").format(own=own, others=others, free=free)
 
 
-def memory_use(used: str, total: str) -> str:
-    """The machine's memory."""
-    return _("{used} of {total} in use").format(used=used, total=total)
+MEMORY_USE = _("{used} of {total} in use")
 
 
 def no_gpu(why: str) -> str:
@@ -230,14 +214,8 @@ def no_gpu(why: str) -> str:
     return _("There is no GPU. Training runs on the CPU.")
 
 
-def memory_peak(most: str) -> str:
-    """The highest point of the memory plot."""
-    return _("peak {most}").format(most=most)
-
-
-def lowest(loss: str, step: int) -> str:
-    """The best evaluation in the loss plot."""
-    return _("lowest evaluation: {loss} at step {step}").format(loss=loss, step=step)
+MEMORY_PEAK = _("peak {most}")
+LOWEST = _("lowest evaluation: {loss} at step {step}")
 
 
 def run_choice(name: str, state: str) -> str:
@@ -271,9 +249,7 @@ def training_caption(step: int, steps: int | None, epoch: int | None, epochs: in
     return " · ".join(words)
 
 
-def spoken_at(step: int) -> str:
-    """Samples of one evaluation."""
-    return _("after step {step:,}").format(step=step)
+SPOKEN_AT = _("after step {step:,}")
 
 
 def default_of(value: object, base: str) -> str:
@@ -300,11 +276,30 @@ def no_purpose(name: object) -> str:
     return _("unknown purpose {name}").format(name=repr(name))
 
 
-def settings_from(name: str) -> str:
-    """Title of what a settings file changed."""
-    return _("Settings of {name}, now set in the form").format(name=name)
+SETTINGS_FROM = _("Settings of {name}, now set in the form")
 
 
 def settings_left(names: Iterable[str]) -> str:
     """Settings of a file that this version has no more."""
     return _("This version does not have these settings any more: {names}").format(names=", ".join(names))
+
+
+FIT_TITLE = _("Will it fit?")
+NEEDED_BY_RUN, FITS = _("this training, by calculation"), _("It should fit.")
+MEMORY_LIMIT = _("limit")
+
+
+def device_memory(device: str) -> str:
+    """Whose memory a training takes."""
+    return _("GPU memory") if device == "cuda" else SYSTEM_MEMORY
+
+
+NEEDED_OF = _("needs about {needed}; {budget} can be planned for, the limit is {total}")
+NEEDED_OF_HOST = _("System memory for the optimizer: {needed} of {budget}")
+
+
+def fits_not(device: str) -> str:
+    """What helps a training that does not fit."""
+    if device == "cuda":
+        return _("It probably does not fit: use a smaller batch, gradient checkpointing or 8-bit AdamW, or Recommend.")
+    return _("It probably does not fit: close other programs, use a smaller batch or LoRA, or Recommend.")

@@ -1,7 +1,5 @@
 """The memory panel: each GPU with what this run and others use, or the system memory if there is no GPU."""
 
-from collections.abc import Sequence
-
 from utils.hardware.gpu import Gpu
 from utils.hardware.resources import GIB
 from utils.jobs import Job
@@ -9,7 +7,7 @@ from utils.runs.log import Event, number_of
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.monitor import MachineSample, Monitor
-from webui.views.chart import Curve, Mark, line_chart
+from webui.views.chart import Curve, line_chart
 from webui.views.parts import bar, fact_row, framed, memory_size, message
 
 COLORS = ("own", "good", "warn", "others")
@@ -32,7 +30,7 @@ def _gpu(gpu: Gpu, job: Job | None, memory: Event | None) -> Markup:
     own = _own_bytes(gpu, job, memory)
     others = max(0, gpu.used_bytes - own)
     facts = [f"GPU {gpu.index}: {gpu.name}", memory_size(gpu.total_bytes)]
-    facts += [text.utilization(gpu.utilization)] if gpu.utilization is not None else []
+    facts += [text.UTILIZATION.format(percent=gpu.utilization)] if gpu.utilization is not None else []
     facts += [f"{gpu.temperature} °C"] if gpu.temperature is not None else []
     heading = tag("div", " · ".join(facts), class_="device")
     pieces = [
@@ -64,7 +62,7 @@ def _no_gpu(reading: MachineSample, job: Job | None, memory: Event | None) -> Ma
         ("own", own / machine.total_bytes, text.USED_BY_RUN),
         ("others", max(0, used - own) / machine.total_bytes, text.USED_BY_OTHERS),
     ]
-    caption = text.memory_use(memory_size(used), memory_size(machine.total_bytes))
+    caption = text.MEMORY_USE.format(used=memory_size(used), total=memory_size(machine.total_bytes))
     return join(
         message("hint", text.no_gpu(reading.survey.reason)),
         bar(text.SYSTEM_MEMORY, pieces, caption),
@@ -86,36 +84,27 @@ def _of_run(memory: Event | None) -> Markup | None:
 def history(monitor: Monitor) -> Markup:
     """Memory in use over the last minutes: a line for each GPU, or one for the machine."""
     readings = monitor.history()
-    curves: dict[str, list[tuple[float, float]]] = {}
-    limits: dict[str, int] = {}
+    devices: dict[str, list[tuple[float, float, float]]] = {}
     for reading in readings:
         # Fine enough for the eye, and equal to what was sent before while nothing changes.
-        minutes = round((reading.time - readings[-1].time) / 60, 2)
-        used = {f"GPU {gpu.index}": gpu.used_bytes for gpu in reading.gpus}
-        if not used:
-            used = {text.SYSTEM_MEMORY: reading.memory.total_bytes - reading.memory.available_bytes}
-            limits[text.SYSTEM_MEMORY] = reading.memory.total_bytes
-        limits |= {f"GPU {gpu.index}": gpu.total_bytes for gpu in reading.gpus}
-        for name, num_bytes in used.items():
-            curves.setdefault(name, []).append((minutes, round(num_bytes / GIB, 2)))
-    peak = max((point for points in curves.values() for point in points), key=lambda point: point[1], default=None)
+        minutes, machine = round((reading.time - readings[-1].time) / 60, 2), reading.memory
+        used = [(f"GPU {gpu.index}", gpu.used_bytes, gpu.total_bytes) for gpu in reading.gpus]
+        used = used or [(text.SYSTEM_MEMORY, machine.total_bytes - machine.available_bytes, machine.total_bytes)]
+        for name, in_use, total in used:
+            devices.setdefault(name, []).append((minutes, round(in_use / GIB, 2), round(total / GIB, 2)))
+    curves = [
+        Curve(name=name, points=[(at, in_use) for at, in_use, _ in found], color=COLORS[number % len(COLORS)])
+        for number, (name, found) in enumerate(devices.items())
+    ]
+    peak = max((point for curve in curves for point in curve.points), key=lambda point: point[1], default=None)
+    for name, found in devices.items():
+        level = [(found[end][0], found[end][2]) for end in (0, -1)]
+        curves.append(Curve(name=f"{name}: {text.MEMORY_LIMIT}", points=level, color="warn", is_faint=True))
     return line_chart(
         text.MEMORY_PLOT,
-        [
-            Curve(name=name, points=points, color=COLORS[number % len(COLORS)])
-            for number, (name, points) in enumerate(curves.items())
-        ]
-        + [
-            Curve(name=f"{name}: {text.MEMORY_LIMIT}", points=_level(points, limits[name]), color="warn", is_faint=True)
-            for name, points in curves.items()
-        ],
+        curves,
         x_title=text.MINUTES,
         y_title=text.GIGABYTES,
-        marks=[Mark(name=text.memory_peak(memory_size(peak[1] * GIB)), point=peak)] if peak else [],
+        best=(text.MEMORY_PEAK.format(most=memory_size(peak[1] * GIB)), peak) if peak else None,
         starts_at_zero=True,
     )
-
-
-def _level(points: Sequence[tuple[float, float]], num_bytes: int) -> list[tuple[float, float]]:
-    """A line at a height, as long as a curve."""
-    return [(at, round(num_bytes / GIB, 2)) for at in (points[0][0], points[-1][0])]

@@ -28,7 +28,9 @@ def _shown(values: dict[str, Any]) -> Markup:
     readings = [_cells(reading) for reading in (before, after) if reading]
     rows = [(words, *(cells[name] for cells in readings)) for name, words in text.READING_ROWS.items()]
     columns = text.READING_COLUMNS if after else text.READING_COLUMN
-    title = text.reading_title(values["language"], text.base_name(values["base"]), Path(values["source"]).name)
+    title = text.READING_TITLE.format(
+        language=values["language"], base=text.base_name(values["base"]), source=Path(values["source"]).name
+    )
     newest = after or before
     cut = [
         tag("div", *(tag("span", token, class_="token") for token in tokens), class_="tokens")

@@ -15,7 +15,7 @@ from webui.views.parts import duration, fact_row, gigabytes, state_badge
 def contents(sizes: Mapping[str, int], total: int) -> Markup:
     """What a project takes on the disk: each part with its bytes, and all of it, which deleting frees."""
     parts = fact_row((tag("b", gigabytes(size)), " ", name) for name, size in sizes.items())
-    return tag("div", parts, tag("div", text.frees(gigabytes(total)), class_="small"))
+    return tag("div", parts, tag("div", text.FREES.format(size=gigabytes(total)), class_="small"))
 
 
 def steps_done(project: Project, jobs: Sequence[Job] = ()) -> dict[str, bool]:
@@ -89,6 +89,6 @@ def _job(job: Job, done: Progress | None) -> Markup:
     if done is None:
         return tag("div", *title, class_="job")
     facts = [text.phase(done.what), text.count_of(done.done, done.total)]
-    facts += [text.time_left(duration(done.seconds_left))] if done.seconds_left is not None else []
+    facts += [text.TIME_LEFT.format(duration=duration(done.seconds_left))] if done.seconds_left is not None else []
     filled = tag("span", class_="piece done", style=f"width:{100 * (done.share or 0):.1f}%")
     return tag("div", *title, " ", " · ".join(facts), tag("div", filled, class_="track"), class_="job")

@@ -1,11 +1,11 @@
-"""What set the form: the recommended settings for this machine with reasons, or a settings file."""
+"""What set the form, the recommended settings or a settings file, and whether a training with it fits in memory."""
 
 from collections.abc import Mapping, Sequence
 
-from utils.hardware.recommendations import Recommendation
+from utils.hardware.recommendations import MemoryFit, Recommendation
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import framed, message, table
+from webui.views.parts import bar, framed, memory_size, message, table
 
 
 def recommendation(found: Recommendation, *, planned_for: str, changes: Sequence[tuple[str, str, str]]) -> Markup:
@@ -18,7 +18,26 @@ def recommendation(found: Recommendation, *, planned_for: str, changes: Sequence
 def settings_loaded(name: str, changes: Sequence[tuple[str, str, str]], retired: Mapping[str, object]) -> Markup:
     """What a settings file changed in the form (setting, before, after), and which of its settings have left."""
     notes = [message("warning", text.settings_left(sorted(retired)))] if retired else []
-    return framed(text.settings_from(name), _changed(changes), *notes)
+    return framed(text.SETTINGS_FROM.format(name=name), _changed(changes), *notes)
+
+
+def fit(found: MemoryFit) -> Markup:
+    """A bar of what others hold and what the run would need, with the limit, and the answer in words."""
+    needed = found.needed.total
+    pieces = [
+        ("others", found.used_bytes / found.total_bytes, text.USED_BY_OTHERS),
+        ("own", min(needed, found.total_bytes - found.used_bytes) / found.total_bytes, text.NEEDED_BY_RUN),
+    ]
+    caption = text.NEEDED_OF.format(
+        needed=memory_size(needed), budget=memory_size(found.budget_bytes), total=memory_size(found.total_bytes)
+    )
+    said = message("good", text.FITS) if found.fits else message("warning", text.fits_not(found.device))
+    host = None
+    if found.needed.host:
+        amounts = {"needed": memory_size(found.needed.host), "budget": memory_size(found.host_budget_bytes)}
+        host = tag("div", text.NEEDED_OF_HOST.format(**amounts), class_="small")
+    about = tag("div", str(found.needed), class_="small")
+    return framed(text.FIT_TITLE, bar(text.device_memory(found.device), pieces, caption), host, said, about)
 
 
 def _changed(changes: Sequence[tuple[str, str, str]]) -> Markup:

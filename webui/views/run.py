@@ -15,7 +15,7 @@ from webui import text
 from webui.fields import fields_of
 from webui.forms import shown
 from webui.markup import Markup, join, tag
-from webui.views.chart import Curve, Mark, line_chart, smoothed
+from webui.views.chart import Curve, line_chart, smoothed
 from webui.views.parts import (
     badge,
     bar,
@@ -114,7 +114,7 @@ def _bar(job: Job, done: Progress | None, best: float | None) -> Markup | None:
     if done.what == "training":
         caption = text.training_caption(done.done, done.total, done.epoch, done.epochs, best)
     if done.seconds_left is not None:
-        caption += f" · {text.time_left(duration(done.seconds_left))}"
+        caption += f" · {text.TIME_LEFT.format(duration=duration(done.seconds_left))}"
     return progress_bar(share, text.phase(done.what), caption)
 
 
@@ -184,9 +184,9 @@ def losses(
     curves.append(Curve(name=text.TRAINING_LOSS, points=raw, is_faint=bool(smooth)))
     curves.append(Curve(name=text.SMOOTHED_LOSS, points=smooth))
     curves.append(Curve(name=text.EVALUATION_LOSS, points=evaluation, color="warn", has_dots=True))
-    best = min(evaluation, key=lambda point: point[1], default=None)
-    marks = [Mark(name=text.lowest(f"{best[1]:.3f}", int(best[0])), point=best)] if best else []
-    return line_chart(text.LOSS_PLOT, curves, x_title=text.STEP, y_title=text.LOSS, marks=marks)
+    lowest = min(evaluation, key=lambda point: point[1], default=None)
+    best = (text.LOWEST.format(loss=f"{lowest[1]:.3f}", step=int(lowest[0])), lowest) if lowest else None
+    return line_chart(text.LOSS_PLOT, curves, x_title=text.STEP, y_title=text.LOSS, best=best)
 
 
 def _points(curve: Mapping[str, list[Any]]) -> list[tuple[float, float]]:
@@ -248,7 +248,7 @@ def samples(events: list[Event], run: Path) -> Markup:
     ]
     spoken = [
         (text.SPOKEN_BEFORE, [event for event in sentences if (run / event["path"]).is_file()]),
-        *((text.spoken_at(step), by_step[step]) for step in newest if step),
+        *((text.SPOKEN_AT.format(step=step), by_step[step]) for step in newest if step),
     ]
     groups = [tag("div", tag("div", title, class_="step"), *_players(found, run)) for title, found in spoken if found]
     reference = run / REFERENCE_FILE
@@ -274,7 +274,7 @@ def _decoder(fit: dict[str, Any]) -> str:
         mel, similarity = ([f"{fit[f'{figure}_{when}']:.2f}" for when in ("before", "after")] for figure in FIT_FIGURES)
     except (KeyError, TypeError, ValueError):
         return kept
-    return text.decoder_fit(kept, before=mel[0], after=mel[1], unlike=similarity[0], like=similarity[1])
+    return text.DECODER_FIT.format(kept=kept, before=mel[0], after=mel[1], unlike=similarity[0], like=similarity[1])
 
 
 def ready_model(folder: Path, took_s: float | None = None) -> Markup:
@@ -284,9 +284,8 @@ def ready_model(folder: Path, took_s: float | None = None) -> Markup:
     rows = [(text.FOLDER, str(folder)), *facts]
     if isinstance(fit := about.get("decoder"), dict):
         rows.append((text.DECODER, _decoder(fit)))
-    shares = _shares(about.get("compared_with_base"))
-    if shares is not None:
-        rows.append((text.BESIDE_THE_BASE, text.beside_the_base(*shares)))
+    if shares := _shares(about.get("compared_with_base")):
+        rows.append((text.BESIDE_THE_BASE, shares))
     if took_s is not None:
         rows.append((text.EXPORT_TOOK, duration(took_s)))
     shown = table((), rows, label=text.EXPORTED)
@@ -300,10 +299,11 @@ def worse_than_base(folder: Path) -> Markup | None:
     return message("error", text.WORSE_THAN_BASE) if is_worse else None
 
 
-def _shares(compared: Any) -> tuple[int, str, str, str, str] | None:
-    """Texts, and shares of right words and of no defects, each of the model and the base; None where not measured."""
+def _shares(compared: Any) -> str:
+    """Shares of right words and of no defects, each of the model and the base; nothing where not measured."""
+    sides = (("", "model"), ("base_", "base"))
     try:
-        values = [f"{compared[who][share]:.0%}" for share in ("words", "flawless") for who in ("model", "base")]
-        return int(compared["texts"]), values[0], values[1], values[2], values[3]
+        shares = {f"{side}{of}": f"{compared[who][of]:.0%}" for of in ("words", "flawless") for side, who in sides}
+        return text.SHARES.format(texts=int(compared["texts"]), **shares)
     except (KeyError, TypeError, ValueError):
-        return None
+        return ""

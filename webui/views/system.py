@@ -12,7 +12,7 @@ from utils.hardware.machine import Machine
 from utils.hardware.resources import size_of
 from utils.hardware.wheel import torch_build
 from utils.jobs import Job
-from utils.project.paths import Project
+from utils.project.paths import BASES_VARIABLE, Project, bases_folder
 from utils.project.uploads import UPLOADS_FOLDER
 from utils.speech.takes import TAKES_FOLDER
 from webui import text
@@ -28,10 +28,12 @@ PACKAGES = ("gradio", "torch", "torchaudio", "coqui-tts", "transformers", "accel
 def machine(found: Machine) -> Markup:
     """Processor, memory, GPU, and what keeps PyTorch from using it."""
     rows = [
-        (text.PROCESSOR, text.processor(found.cpu.model, found.cpu.usable_cpus)),
+        (text.PROCESSOR, text.CPUS.format(model=found.cpu.model, count=found.cpu.usable_cpus)),
         (
             text.MEMORY,
-            text.memory_free(*map(memory_size, (found.memory.total_bytes, found.memory.available_bytes))),
+            text.MEMORY_FREE.format(
+                total=memory_size(found.memory.total_bytes), free=memory_size(found.memory.available_bytes)
+            ),
         ),
         (text.GPU, _gpu(found)),
         (text.SYSTEM, platform.platform()),
@@ -46,7 +48,12 @@ def machine(found: Machine) -> Markup:
 def _gpu(found: Machine) -> str:
     if found.gpu is None:
         return text.no_gpu_of(found.gpu_reason) if found.gpu_reason else text.NONE
-    facts = [found.gpu.name, found.gpu.architecture, memory_size(found.gpu.total_bytes), text.driver(found.gpu.driver)]
+    facts = [
+        found.gpu.name,
+        found.gpu.architecture,
+        memory_size(found.gpu.total_bytes),
+        text.DRIVER.format(version=found.gpu.driver),
+    ]
     return ", ".join(fact for fact in facts if fact)
 
 
@@ -94,7 +101,7 @@ def disk(projects: Sequence[Project], free: int) -> Markup:
     """What each project takes."""
     rows = [(project.name, *map(gigabytes, _sizes(project))) for project in projects]
     shown = table(text.DISK_COLUMNS, rows, label=text.DISK) if rows else empty(text.NO_PROJECTS)
-    return framed(text.DISK, shown, tag("div", text.disk_free(gigabytes(free)), class_="small"))
+    return framed(text.DISK, shown, tag("div", text.DISK_FREE.format(free=gigabytes(free)), class_="small"))
 
 
 def _sizes(project: Project) -> list[int]:
@@ -125,13 +132,7 @@ def settings(access: "Access | None", output: Path, roots: Sequence[Path], quota
     rows += [
         (text.QUOTA, gigabytes(quota_bytes), "--project-quota-gb"),
         (text.PROJECTS_FOLDER, output, "--output"),
+        (text.BASES_FOLDER, bases_folder(), f"${BASES_VARIABLE}"),
         (text.INPUT_ROOTS, ", ".join(map(str, roots)) or text.NONE, "--input-root"),
     ]
     return framed(text.SETTINGS_PANEL, table(text.SETTINGS_COLUMNS, rows, label=text.SETTINGS_PANEL))
-
-
-def places(output: Path, bases_folder: Path, roots: Sequence[Path]) -> Markup:
-    """Where files are."""
-    rows = [(text.PROJECTS_FOLDER, output), (text.BASES_FOLDER, bases_folder)]
-    rows += [(text.INPUT_ROOTS, root) for root in roots]
-    return framed(text.PLACES, table(text.PLACES_COLUMNS, rows, label=text.PLACES))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.dataset.recordings import read_source
 from utils.dataset.formats.listing import Listing
-from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.manifest import iter_manifest
 
 MANY = 5_000
 
@@ -97,6 +97,6 @@ def test_a_manifest_reads_each_folder_once(tmp_path: Path, monkeypatch: pytest.M
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda folder: read.append(str(folder)) or scandir(folder))
     monkeypatch.setattr(os.path, "isfile", None)
-    clips = read_manifest(tmp_path / "metadata.csv")
+    clips = iter_manifest(tmp_path / "metadata.csv", Listing().is_file)
     assert [clip.audio.name for clip in clips] == [f"clip{number}.wav" for number in range(MANY)]
     assert read == [str(tmp_path / "wavs")]

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import soundfile
 
+from tests.clip_tables import cache_codes
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
 from utils.dataset.storage import stamps
 from utils.errors import UserError
-from utils.training.data import audio_files
-from utils.training.data.audio_files import AudioFiles
-from utils.training.data.codes import cache_codes
+from utils.training.data import codes as audio_files
+from utils.training.data.codes import AudioFiles
 
 SECONDS = 1.5
 

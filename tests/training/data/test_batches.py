@@ -16,9 +16,9 @@ from utils.audio.write import write_wav
 from utils.bases.base import XTTS_CROP
 from utils.bases.find import find_base
 from utils.config import TrainConfig
-from utils.model.packing import STOPS, Layout
+from utils.model.packing import STOPS
 from utils.training.data.batches import ClipDataset, Collate, make_loader
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import TrainingClip
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
@@ -102,24 +102,6 @@ def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips) -> Non
         loaders = Loaders(config, find_base("tiny"), data, here, resolve(config, here.device))
         parts.append([batch.names for batch in loaders.evaluation])
     assert parts == [[["0.wav", "1.wav"], ["4.wav"]], [["2.wav", "3.wav"]]]
-
-
-@pytest.mark.parametrize("layout", ["packed", "rows"])
-def test_batches_by_positions_are_no_larger_than_asked(clips, layout: Layout) -> None:
-    config = TrainConfig(project="a", batch_tokens=448, num_epochs=2, device="cpu", num_workers=0, conditioning="own")
-    many = listed(clips * 6)
-    here = SimpleNamespace(process_index=0, num_processes=1, device=torch.device("cpu"))
-    switches = replace(resolve(config, here.device), layout=layout)
-    loaders = Loaders(config, find_base("tiny"), TrainingData(train=many, evaluate=many, dropped=[]), here, switches)
-    counts = [
-        [(len(batch.positions), batch.packed.gather_indices.numel()) for batch in loaders.train(epoch, 0)]
-        for epoch in range(2)
-    ]
-    assert max(size for epoch in counts for _, size in epoch) <= 448
-    assert [sum(count for count, _ in epoch) for epoch in counts] == [30, 30]
-    assert len({count for epoch in counts for count, _ in epoch}) > 1, "numbers of clips differ"
-    assert loaders.steps_left(0, 0) == sum(map(len, counts)) == loaders.steps_left(0, 3) + 3
-    assert loaders.clips_per_step == round(30 / len(counts[0]))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -17,8 +17,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.training.data import load
-from utils.training.data.clip_list import ClipList
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import ClipList, TrainingClip
 from utils.training.data.load import TrainingData, load_data
 from utils.training.plan import settle
 from utils.training.switches.optim import make_accelerator

@@ -2,50 +2,12 @@
 
 import hashlib
 import json
-import math
 from itertools import chain
 
 import numpy as np
 import pytest
 
 from utils.training.data.epoch_batches import EpochBatches
-
-
-def as_it_was(lengths: list[int], size: int, *, seed: int, epoch: int, balanced: bool) -> list[list[int]]:
-    """Batches of an epoch as version 2 made them, clip by clip."""
-
-    def chunks(clips: list[int], length: int) -> list[list[int]]:
-        return [clips[at : at + length] for at in range(0, len(clips), length)]
-
-    def dealt(clips: list[int], length: int) -> list[list[int]]:
-        count = math.ceil(len(clips) / length)
-        hands: list[list[int]] = [[] for _ in range(count)]
-        for number, turn in enumerate(chunks(clips, count)):
-            for hand, clip in zip(hands if number % 2 == 0 else hands[::-1], turn, strict=False):
-                hand.append(clip)
-        return hands
-
-    random = np.random.default_rng([seed, epoch])
-    order = random.permutation(len(lengths))
-    blurred = np.array(lengths) * random.uniform(0.85, 1.15, len(lengths))
-    buckets = chunks(order.tolist(), 50 * size)
-    divide = dealt if balanced else chunks
-    batches = list(chain.from_iterable(divide(sorted(bucket, key=blurred.__getitem__), size) for bucket in buckets))
-    return [batches[place] for place in random.permutation(len(batches))]
-
-
-@pytest.mark.parametrize("balanced", [False, True])
-@pytest.mark.parametrize(("count", "size"), [(1, 4), (199, 4), (200, 4), (403, 4), (777, 3), (1003, 7)])
-def test_batches_and_their_order_are_those_of_earlier_versions(count: int, size: int, balanced: bool) -> None:
-    lengths = np.random.default_rng(count).integers(40, 90, count).tolist()
-    batches = EpochBatches(lengths, size, seed=9, balanced=balanced)
-    for epoch in (0, 3):
-        then = as_it_was(lengths, size, seed=9, epoch=epoch, balanced=balanced)
-        assert list(batches.everywhere(epoch)) == then
-        assert batches.plan_of(epoch) == hashlib.sha256(json.dumps(then).encode()).hexdigest()[:16]
-    assert batches.longest(1) == max(
-        sum(lengths[clip] for clip in batch) for batch in as_it_was(lengths, size, seed=9, epoch=0, balanced=balanced)
-    )
 
 
 def test_a_plan_is_kept_by_checkpoints_in_a_way_that_never_changes() -> None:

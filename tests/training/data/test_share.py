@@ -9,7 +9,7 @@ from multiprocessing.context import ForkServerContext
 from tests.training.data.test_clip_list import plain, start
 from utils.dataset.storage import stamps
 from utils.project.paths import Project
-from utils.training.data import audio_files
+from utils.training.data import codes as audio_files
 from utils.training.data.codes import CodeCache
 
 WORLD = 2

@@ -20,7 +20,7 @@ from utils.model.attention import varlen_attention
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import Layout
 from utils.training.data.batches import Batch
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import TrainingClip
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
 from utils.training.switches.base import resolve

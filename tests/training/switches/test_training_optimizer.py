@@ -1,9 +1,6 @@
 """Switches of real runs on the tiny base: what they say is what happened, and what they make is the same model."""
 
-import json
-import re
 import shutil
-import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +14,6 @@ from tests.sounds import make_project
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.cli.export import main as export
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.gpt import ForwardOptions
@@ -152,22 +148,6 @@ def test_lora_has_a_learning_rate_of_its_own(project: Project, monkeypatch, give
     assert sources_of(config, base)["learning_rate"] == source
 
 
-def test_lora_trains_resumes_and_exports_as_a_plain_model(project: Project) -> None:
-    cut = run(project, lora_rank=4, num_epochs=1, learning_rate=1e-2)
-    state = reported(cut)["lora"]
-    assert state["state"] == "on" and "million parameters learn" in state["observed"]
-    resumed = run(project, num_epochs=2, resume=cut.folder)
-    assert resumed.best_loss < cut.first_loss
-    before, after = load_gpt(find_base("tiny")).state_dict(), read_weights(resumed.checkpoint)
-    assert set(before) == set(after)
-    moved = {name for name in before if not torch.equal(before[name], after[name])}
-    assert moved and all(".attn.c_" in name or ".mlp.c_" in name for name in moved)
-    export(["--project", project.name, "--output", str(project.output)])
-    exported = torch.load(project.folder / "ready" / "model.pth", weights_only=True)["model"]
-    name = next(iter(moved))
-    torch.testing.assert_close(exported[f"gpt.{name}"].float(), after[name], rtol=1e-3, atol=1e-3)
-
-
 @needs_compiler
 @pytest.mark.slow
 def test_compiled_blocks_keep_their_names_and_compute_the_same(project: Project) -> None:
@@ -299,19 +279,6 @@ def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory() -> None:
     assert is_out_of_memory(caught.value) and "compile" not in optimizations.switches.off
     assert optimizations.attempt(gpt, work, lambda: None)
     assert "cc1plus" in optimizations.switches.off["compile"]
-
-
-def test_memory_is_told_from_any_thread_and_without_a_gpu(capsys: pytest.CaptureFixture) -> None:
-    found: list[dict] = []
-    thread = threading.Thread(target=lambda: found.append(TrainingOptimizer.get_memory_stats()))
-    thread.start()
-    thread.join()
-    assert found[0]["rss_bytes"] > 50e6 and found[0]["peak_rss_bytes"] >= found[0]["rss_bytes"] * 0.9
-    assert json.dumps(found[0])
-    # Scripts call it where nobody set up logging.
-    TrainingOptimizer.print_memory_stats()
-    printed = capsys.readouterr().out
-    assert re.fullmatch(r"memory on \w+: rss \d+\.\d\d GB, peak_rss \d+\.\d\d GB.*\n", printed)
 
 
 def test_a_thread_tells_of_the_gpu_that_trains_and_leaves_the_first_one_asleep(monkeypatch) -> None:

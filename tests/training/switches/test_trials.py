@@ -11,15 +11,15 @@ from utils.inference.products import resolve_precision
 from utils.performance_utils import device
 from utils.performance_utils.device import half_precision, pinning_fault, trial
 from utils.training.data.loaders import Loaders
-from utils.training.switches import trials
+from utils.training.switches import optimizer
 from utils.training.switches.attention import choose_kernel
 from utils.training.switches.base import GRAPHS, Switches
 from utils.training.switches.compile import COMPILE
-from utils.training.switches.trials import try_gpu_paths
+from utils.training.switches.optimizer import try_gpu_paths
 
 CUDA = torch.device("cuda")
 SETTINGS = {"mixed_precision": "bf16", "compile": "reduce-overhead"}
-PATHS = {"half_precision": device, "_packed_attention": trials, "_captured_graph": trials}
+PATHS = {"half_precision": device, "_packed_attention": optimizer, "_captured_graph": optimizer}
 
 
 def switches() -> Switches:
@@ -60,7 +60,7 @@ def test_what_fails_its_trial_is_off_with_the_reason(monkeypatch, path, switch, 
 
 def test_the_report_of_a_run_names_what_failed_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_packed_attention", "_captured_graph"):
-        monkeypatch.setattr(trials, name, failing)
+        monkeypatch.setattr(optimizer, name, failing)
     found = switches()
     try_gpu_paths(found, CUDA)
     choose_kernel(found, SimpleNamespace(options=SimpleNamespace()), CUDA)

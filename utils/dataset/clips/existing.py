@@ -13,8 +13,9 @@ from pathlib import Path
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
 from utils.dataset.clips.sound import digest
+from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.locate import printable
-from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.manifest import iter_manifest
 from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, MetadataRow, Report, Split, as_edited
 from utils.errors import UserError
 from utils.files import file_hash
@@ -87,9 +88,9 @@ def _has_dataset(project: Project) -> bool:
 def _rows(project: Project) -> Iterator[tuple[str, MetadataRow]]:
     """Rows of both metadata files by their path below the dataset folder."""
     splits: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
-    folder = project.dataset.absolute()
+    folder, files = project.dataset.absolute(), Listing()
     for csv, split in splits:
-        for clip in read_manifest(csv):
+        for clip in iter_manifest(csv, files.is_file):
             name = clip.audio.relative_to(folder) if clip.audio.is_relative_to(folder) else clip.audio
             yield name.as_posix(), MetadataRow(split, clip.text, clip.speaker)
 

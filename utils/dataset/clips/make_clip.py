@@ -11,7 +11,8 @@ from utils.audio.decode import duration, load_audio
 from utils.audio.suffixes import PLAIN_SUFFIXES
 from utils.callbacks import ProgressFn
 from utils.dataset.clips.sound import ClipSound, SoundMaker, SoundSettings, SoundTask
-from utils.dataset.formats.locate import WAVS, printable
+from utils.dataset.formats.audio_names import WAVS
+from utils.dataset.formats.locate import printable
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.scorers import Scorers
 from utils.dataset.settings import Engine

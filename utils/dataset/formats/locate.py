@@ -1,40 +1,21 @@
-"""Find the recordings that a table names, and the files in a folder."""
+"""Find the files in a folder, and what recordings that a table names may be called now."""
 
 # pathlib takes a minute where a hundred thousand files lie.
 # ruff: noqa: PTH118, PTH122
 
 import os
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from utils.audio.suffixes import AUDIO_SUFFIXES
+from utils.dataset.formats.audio_names import FOLDERS, spellings
 from utils.dataset.formats.listing import Listing, composed, real_path
 
-WAVS = "wavs"
-_FOLDERS = ("", WAVS, "clips", "audio", "wav")
-"""Folders beside a table where its recordings may lie: wavs in LJSpeech, clips in Common Voice."""
 TEXTS = (".txt", ".normalized.txt", ".original.txt", ".lab")
 """What is put after a recording's name for its text file; the second is LibriTTS's."""
 _LONG_STEM = 140
 """Bytes from which a browser or a page may have cut a name."""
-
-
-def find_audio(folder: Path, name: str, is_file: Callable[[str], bool]) -> Path:
-    """The recording a row names: beside the table or in wavs/, with or without its file name ending.
-
-    Args:
-        folder: where the table lies.
-        name: file name or path as the table writes it; Windows separators are understood, and accents that a Mac
-            wrote as characters of their own (NFD) where the table has them composed (NFC), or the other way round.
-        is_file: whether there is a file of this path.
-
-    Returns:
-        Absolute path of the first candidate that exists; of the name as written when none does. Of a path of another
-        computer the last parts are looked up.
-    """
-    found = next(filter(is_file, _candidates(str(folder.absolute()), name)), None)
-    return folder.absolute() / name if found is None else Path(found)
 
 
 def renamed(folder: Path, name: str, files: Listing, taken: set[Path]) -> list[Path]:
@@ -53,7 +34,7 @@ def renamed(folder: Path, name: str, files: Listing, taken: set[Path]) -> list[P
     if not written:
         return []
     found, converted = list[Path](), list[Path]()
-    for part in _FOLDERS:
+    for part in FOLDERS:
         for path in (folder.absolute() / part / other for other in files.names(os.path.join(folder.absolute(), part))):
             stem, other_ending = _key(path.name)
             is_cut = len(os.fsencode(path.stem)) >= _LONG_STEM and written.startswith(stem)
@@ -62,16 +43,10 @@ def renamed(folder: Path, name: str, files: Listing, taken: set[Path]) -> list[P
     return by_name(found or converted)
 
 
-def tried(name: str) -> str:
-    """Where `find_audio` looks for a recording, in words."""
-    shown = dict.fromkeys(os.path.join(*pair) for pair in _places(name))
-    return ", ".join(list(shown)[:6]) + (f" and {len(shown) - 6} more places" if len(shown) > 6 else "")
-
-
 def find_text(audio: Path, files: Listing) -> Path:
     """The text file beside a recording, whichever way its name writes accents; need not exist."""
     texts = [audio.with_name(f"{audio.stem}{ending}") for ending in TEXTS]
-    spelled = (text.with_name(name) for text in texts for name in _spellings(text.name))
+    spelled = (text.with_name(name) for text in texts for name in spellings(text.name))
     return next((path for path in spelled if files.is_file(str(path))), texts[0])
 
 
@@ -146,32 +121,6 @@ def _is_linked_folder(link: Path, folder: Path) -> bool:
     if target is None or not link.is_symlink() or not target.is_dir():
         return False
     return not target.is_relative_to(folder.resolve()) and not folder.resolve().is_relative_to(target)
-
-
-def _spellings(name: str) -> tuple[str, ...]:
-    """The name as it is, and with its accents composed and taken apart."""
-    if name.isascii():
-        return (name,)
-    return tuple(dict.fromkeys((name, unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name))))
-
-
-def _candidates(folder: str, name: str) -> Iterator[str]:
-    for part, written in _places(name):
-        path = os.path.join(folder, part, written)
-        yield path
-        if os.path.splitext(written)[1].lower() not in AUDIO_SUFFIXES:
-            yield from (f"{path}{suffix}" for suffix in AUDIO_SUFFIXES)
-
-
-def _places(name: str) -> Iterator[tuple[str, str]]:
-    """Folders below that of the table, and what the recording may be called in them, the likeliest first."""
-    plain = name.replace("\\", "/")
-    names = dict.fromkeys((*_spellings(name), *_spellings(plain)))
-    yield from ((part, written) for part in _FOLDERS[:2] for written in names)
-    parts = [part for part in plain.split("/") if part not in ("", ".", "..")]
-    for start in range(len(parts)):
-        tails = _spellings("/".join(parts[start:]))
-        yield from ((part, written) for part in _FOLDERS for written in tails)
 
 
 def _key(name: str) -> tuple[str, str]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from utils.audio.recognizer import Transcriber, TranscriberSettings
+from utils.dataset.formats.audio_names import find_audio, tried
 from utils.dataset.formats.listing import Listing, real_path
-from utils.dataset.formats.locate import find_audio, is_inside, renamed, tried
+from utils.dataset.formats.locate import is_inside, renamed
 from utils.dataset.formats.readers import TABLES
 from utils.dataset.formats.table import DEFAULT_SPEAKER, Row
 from utils.dataset.segmentation.cut import CutLengths

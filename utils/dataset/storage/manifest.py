@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from utils.dataset.formats.listing import Listing
-from utils.dataset.formats.locate import find_audio
+from utils.dataset.formats.audio_names import find_audio
 from utils.dataset.formats.table import AUDIO, SPEAKER, TEXT, WORD_TIMES, iter_table
 from utils.errors import UserError
 
@@ -38,7 +37,7 @@ def read_manifest(csv: Path) -> list[Clip]:
     Raises:
         UserError: the file is missing, not UTF-8, lacks columns or is broken; with the line.
     """
-    return list(iter_manifest(csv, Listing().is_file))
+    return list(iter_manifest(csv))
 
 
 def iter_manifest(csv: Path, is_file: Callable[[str], bool] = os.path.isfile) -> Iterator[Clip]:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from utils.dataset.formats.locate import WAVS
+from utils.dataset.formats.audio_names import WAVS
 from utils.dataset.storage.parallel import ProcessDied
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError, disk_errors

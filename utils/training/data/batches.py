@@ -8,21 +8,21 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import soundfile
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from utils.audio.container import unreadable
 from utils.audio.decode import load_audio
-from utils.audio.segment import read_segment
 from utils.bases.base import XTTS_CROP
 from utils.errors import UserError
 from utils.jobs.stopping import leave_stops_to_trainer
 from utils.model.packing import NO_STATIC_SHAPE, Layout, PackedBatch, StaticShape, pack
 from utils.model.shapes import GptShape
 from utils.options import CODE_SAMPLES, DATASET_RATE, Conditioning
-from utils.training.data.clip_list import ClipList
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import ClipList, TrainingClip
 from utils.training.data.epoch_batches import Place
 
 
@@ -206,7 +206,21 @@ def make_loader(
 
 
 def _read(clip: TrainingClip, start: int, count: int) -> Tensor:
-    """Samples [start, start + count) of a clip, [count]; a clip of a foreign format is decoded whole each time."""
-    if clip.is_native:
-        return read_segment(clip.audio, start, count)[0]
-    return load_audio(clip.audio, DATASET_RATE)[0, start : start + count]
+    """Samples [start, start + count) of a clip, [count], or fewer where it is shorter than it was.
+
+    A clip of a foreign format is decoded whole each time.
+
+    Raises:
+        UserError: the file is missing, no sound, or of another format than it was.
+    """
+    if not clip.is_native:
+        return load_audio(clip.audio, DATASET_RATE)[0, start : start + count]
+    try:
+        with soundfile.SoundFile(clip.audio) as sound:
+            if (sound.samplerate, sound.channels) != (DATASET_RATE, 1):
+                found = f"is {sound.samplerate} Hz with {sound.channels} channels, not {DATASET_RATE} Hz mono"
+                raise unreadable(clip.audio, found, fix="prepare the dataset again")
+            sound.seek(min(start, sound.frames))
+            return torch.from_numpy(sound.read(count, dtype="float32"))
+    except soundfile.LibsndfileError as error:
+        raise unreadable(clip.audio, f"cannot be read ({error})", fix="prepare the dataset again") from error

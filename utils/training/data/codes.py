@@ -1,17 +1,24 @@
-"""The code cache: DVAE codes of a dataset's clips, encoded once and memory-mapped during training.
+"""What is cached of a dataset's recordings: the facts of their files, and the DVAE codes that training reads.
 
-The cache is a folder named after the DVAE's fingerprint with two files that only ever grow: codes.bin, all codes as
+files.jsonl has a line {"file", "stamp", "content", "samples", "native"} for each file that was read, so that a run
+reads no header twice. A file whose stamp (`utils.dataset.storage.stamps`) has changed is read again.
+
+Codes lie in a folder named after the DVAE's fingerprint with two files that only ever grow: codes.bin, all codes as
 int16 one after the other, and index.jsonl, a line {"audio", "offset", "length"} a clip, keyed by the hash of its file.
-A kill between the two leaves codes nobody points to, and a torn last line is skipped.
+A kill between the two leaves codes nobody points to.
+
+Of several lines about one file the last one counts; a torn or foreign line counts as not there.
 """
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import soundfile
 import torch
 import torch.nn.functional as F
 from accelerate import Accelerator
@@ -22,15 +29,125 @@ from torch import Tensor
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.callbacks import ProgressFn
+from utils.dataset.storage.stamps import is_settled, now_ns, stamp
+from utils.errors import UserError
+from utils.files import file_hash
 from utils.model.dvae import fingerprint, load_code_encoder
 from utils.options import DATASET_RATE
-from utils.training.data.audio_files import AudioFiles, parsed_lines
 
 log = logging.getLogger(__name__)
 
 
 BATCH_SECONDS = 60
 """Audio encoded at a time: bounds memory, and fills a GPU."""
+
+
+class AudioFacts(NamedTuple):
+    """A recording's content and length."""
+
+    content: str
+    """16 hex digits of the file's content."""
+    num_samples: int
+    """Length at 22 050 Hz."""
+    is_native: bool
+    """A mono file at 22 050 Hz, of which parts can be read; anything else is decoded whole."""
+
+
+Parsed = TypeVar("Parsed")
+Known = tuple[list[int], AudioFacts]
+"""The stamp of a file when it was read, and what was found."""
+
+
+class AudioFiles:
+    """Facts about audio files, each read once.
+
+    Args:
+        folder: where they are kept; created when absent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = folder / "files.jsonl"
+        self._lock = FileLock(folder / ".files-lock")
+        self._known = dict(parsed_lines(self._file, _known))
+        self._news: dict[str, Known] = {}
+        try:
+            # Asked before any file is read: what is changed from now on has a stamp that proves nothing.
+            self._now = now_ns(folder / ".files-time")
+        except OSError as error:
+            log.debug("nothing can be kept in %s: %s", folder, error)
+            self._now = 0
+
+    def facts(self, path: Path) -> AudioFacts:
+        """What is known of a file; it is read when it is new or changed.
+
+        Raises:
+            UserError: it cannot be read as sound.
+        """
+        name = str(path.absolute())
+        try:
+            now = stamp(path)
+            if name in self._known and self._known[name][0] == now:
+                return self._known[name][1]
+            found = now, read_facts(path)
+        except OSError as error:
+            what = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be opened: {error.strerror}"
+            raise UserError(what=f"{path.name} {what}", where=str(path), fix="put the file back") from error
+        self._known[name] = found
+        if is_settled(now, self._now):
+            self._news[name] = found
+        return found[1]
+
+    def save(self) -> None:
+        """Keep what was found for the next run.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        if not self._news:
+            return
+        keys = ("file", "stamp", "content", "samples", "native")
+        lines = [
+            json.dumps(dict(zip(keys, (name, seen, *facts), strict=True))) for name, (seen, facts) in self._news.items()
+        ]
+        with self._lock, self._file.open("a", encoding="ascii") as file:
+            # The line break comes first: it closes a line that a kill left torn.
+            file.write("\n" + "\n".join(lines) + "\n")
+        self._news = {}
+
+
+def read_facts(path: Path) -> AudioFacts:
+    """Facts from the file itself.
+
+    Raises:
+        UserError: it cannot be read as sound.
+        OSError: it cannot be opened.
+    """
+    content = file_hash(path)[:16]
+    try:
+        info = soundfile.info(path)
+        if info.samplerate == DATASET_RATE and info.channels == 1:
+            return AudioFacts(content, info.frames, True)
+    except soundfile.LibsndfileError:
+        log.debug("libsndfile cannot read %s, so it is decoded whole", path)
+    return AudioFacts(content, load_audio(path, DATASET_RATE).shape[1], False)
+
+
+def _known(line: Any) -> tuple[str, Known]:
+    facts = AudioFacts(f"{int(line['content'], 16):016x}", int(line["samples"]), bool(line["native"]))
+    return str(line["file"]), (list(map(int, line["stamp"])), facts)
+
+
+def parsed_lines(path: Path, parse: Callable[[Any], Parsed]) -> Iterator[Parsed]:
+    """What is made of each line of JSON of a file, which may be missing; torn and foreign lines are skipped."""
+    if not path.is_file():
+        return
+    with path.open(encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            try:
+                yield parse(json.loads(line))
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+                continue
 
 
 class CodeCache:
@@ -66,11 +183,6 @@ class CodeCache:
         count = self.file.stat().st_size // 2
         return np.memmap(self.file, dtype=np.int16, mode="r", shape=(count,))
 
-    def codes(self, audio: list[str]) -> list[NDArray[np.int16]]:
-        """Codes of some clips, [M] int16 each, read from disk when they are used."""
-        whole = self.mapped()
-        return [whole[start : start + count] for start, count in map(self.index.__getitem__, audio)]
-
     def add(self, codes: dict[str, Tensor]) -> None:
         """Append clips: {hash: codes [M] int16}; several processes may."""
         lines = []
@@ -85,33 +197,6 @@ class CodeCache:
             file.write("\n" + "\n".join(lines) + "\n")
 
 
-def cache_codes(
-    clips: list[Path], base: Base, folder: Path, *, progress: ProgressFn | None = None
-) -> dict[Path, NDArray[np.int16]]:
-    """Codes of every clip, encoding only those that the cache lacks.
-
-    Args:
-        clips: recordings of at most some seconds each.
-        base: whose DVAE encodes.
-        folder: where caches are kept; each DVAE has its own folder below.
-        progress: called with (phase, clips done, clips in all).
-
-    Returns:
-        For each clip its codes, [ceil(samples / 1024)], memory-mapped int16.
-
-    Raises:
-        UserError: a clip cannot be read, or the base has no DVAE.
-    """
-    files, hashes = AudioFiles(folder), list[str]()
-    for number, clip in enumerate(clips, start=1):
-        hashes.append(files.facts(clip).content)
-        if progress is not None:
-            progress("reading clips", number, len(clips))
-    files.save()
-    cache = encode_missing(dict(zip(hashes, clips, strict=True)), base, folder, progress=progress)
-    return dict(zip(clips, cache.codes(hashes), strict=True))
-
-
 def encode_missing(
     recordings: Mapping[str, Path],
     base: Base,
@@ -123,9 +208,11 @@ def encode_missing(
     """The cache with the codes of all recordings; those that it lacks are encoded.
 
     Args:
-        recordings: by the hash of their file.
-        base, folder, progress: as of `cache_codes`.
+        recordings: of some seconds at most, by the hash of their file.
+        base: whose DVAE encodes.
+        folder: where caches are kept; each DVAE has its own folder below.
         accelerator: the device that encodes, and the processes that share the work; one on the CPU when not given.
+        progress: called with (phase, clips done, clips in all).
 
     Raises:
         UserError: a clip cannot be read, or the base has no DVAE.

@@ -26,10 +26,17 @@ from utils.hardware.resources import memory
 from utils.options import DATASET_RATE
 from utils.project.paths import Project
 from utils.text.tokenizer import Tokenizer
-from utils.training.data.audio_files import AudioFacts, AudioFiles
-from utils.training.data.clip_list import ClipList, ClipRow
-from utils.training.data.clips import ClipLimits, TrainingClip, length_problem, limits_of, reading_of, tokens_of
-from utils.training.data.codes import encode_missing, up_to_silence
+from utils.training.data.clip_list import (
+    ClipLimits,
+    ClipList,
+    ClipRow,
+    TrainingClip,
+    length_problem,
+    limits_of,
+    reading_of,
+    tokens_of,
+)
+from utils.training.data.codes import AudioFacts, AudioFiles, encode_missing, up_to_silence
 
 BYTES_A_CLIP = 2_400
 """Memory that a clip takes while the table is made, at most: measured, see docs/scaling.md."""

@@ -16,9 +16,8 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from utils.errors import UserError
 from utils.hardware.processor import cpu
-from utils.options import Device, Precision
+from utils.options import Device, LrSchedule, Precision, Schedule
 from utils.performance_utils.device import settle_device
-from utils.schedules import LrSchedule, Schedule
 
 AMPERE = (8, 0)
 """First CUDA compute capability with bf16 matrix units."""

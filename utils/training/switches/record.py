@@ -17,8 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from utils.model.activation_checkpointing import saved_operations
-from utils.model.gpt import XttsGpt, unwatched
+from utils.model.gpt import XttsGpt, saved_operations, unwatched
 
 KERNELS = {
     "aten::_scaled_dot_product_flash_attention": "flash",

@@ -1,0 +1,26 @@
+"""Tab 3, a project's table of pronunciations: shown, saved, and refused where a row is none."""
+
+import pytest
+
+from utils.errors import UserError
+from utils.project.paths import Project
+from utils.text.pronunciations import read_pronunciations
+from webui.handlers import pronunciations
+from webui.studio import Studio
+
+NAME = {"project.project": "maria"}
+TABLE = pronunciations.TABLE
+
+
+def test_a_table_is_saved_and_shown(studio: Studio, project: Project) -> None:
+    path = project.folder / "pronunciations.csv"
+    assert pronunciations.show(studio, NAME) == {TABLE: "word,say,language\n"}
+    pronunciations.save(studio, {**NAME, TABLE: "word,say,language\nGPU,gee pee you,en\n"})
+    assert read_pronunciations(path) == [("GPU", "gee pee you", "en")]
+    assert pronunciations.show(studio, NAME)[TABLE] == path.read_text(encoding="utf-8")
+    assert pronunciations.show(studio, {"project.project": None}) == {TABLE: "word,say,language\n"}
+    with pytest.raises(UserError, match="no word, or nothing to say"):
+        pronunciations.save(studio, {**NAME, TABLE: "word,say,language\nGPU\n"})
+    assert "GPU" in pronunciations.show(studio, NAME)[TABLE], "it can be corrected"
+    pronunciations.save(studio, {**NAME, TABLE: None})
+    assert read_pronunciations(path) == []
