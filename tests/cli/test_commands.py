@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import soundfile
 
 from tests.sounds import make_project
+from utils.bases.find import find_base
 from utils.cli import base, export, synthesize, train
 from utils.hardware.gpu import find_gpus
 from utils.project.paths import Project
@@ -67,6 +69,18 @@ def test_train_profiles_steps_and_names_the_costliest_operations(trained: Projec
     assert "aten::addmm" in found or "aten::mm" in found
     events = json.loads(gzip.decompress((trained.folder / "runs" / "profiled" / "trace.json.gz").read_bytes()))
     assert {"ProfilerStep#1"} == {name for e in events["traceEvents"] if (name := e["name"]).startswith("ProfilerStep")}
+
+
+def test_train_says_what_a_base_of_many_languages_may_lose(trained: Project, tmp_path: Path, capfd) -> None:
+    tiny, folder = find_base("tiny"), tmp_path / "many"
+    shutil.copytree(tiny.folder, folder)
+    (folder / "about.json").write_text(json.dumps({"name": "many"}), encoding="utf-8")
+    command = [*flags(trained), "--base", str(folder), "--num-epochs", "1", "--sample-text", "", "--best-by", "loss"]
+    words = "many reads 16 languages besides en; training all weights on one may cost it the others"
+    train.main(command)
+    assert words in capfd.readouterr().err
+    train.main([*command, "--lora-rank", "2"])
+    assert words not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ from utils.training.checkpointing import (
     save,
     tidy_checkpoints,
 )
+from utils.training.data.base import other_languages
 from utils.training.data.batches import Batch
 from utils.training.data.load import TrainingData, load_data
 from utils.training.data.loaders import Loaders
@@ -277,6 +278,7 @@ def _begin(services: Services) -> RunState:
         *(("resume", note) for note in notes),
         *(("settings", f"{name} {value} {about}") for name, value in plan.retired.items()),
         ("language", plan.added),
+        ("language", not plan.resumed and other_languages(plan.config, plan.base)),
         ("device", settle_device(plan.config.device)[1]),
         ("precision", faster_precision(plan.config.mixed_precision, trainer.device)),
         ("conditioning", alone and itself),

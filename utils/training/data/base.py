@@ -115,6 +115,17 @@ def what_was_added(chosen: Base, base: Base) -> str | None:
     )
 
 
+def other_languages(config: TrainConfig, base: Base) -> str:
+    """For people: what a run of all weights in one language may cost a base that speaks several; empty for others."""
+    others = [code for code in base.tokenizer().languages if code != config.language]
+    if len(others) < 2 or config.lora_rank or not base.can_speak:
+        return ""
+    return (
+        f"{base.name} reads {len(others)} languages besides {config.language}; training all weights on one may cost it "
+        "the others: --lora-rank 32 changes fewer weights"
+    )
+
+
 def _latin_copy(project: Project, base: Base) -> Base:
     extension = latin_extension(base.vocab)
     files = (file.stat() for file in base.weight_files)
