@@ -23,6 +23,7 @@ import tyro
 
 from utils.config import TrainConfig
 from utils.hardware.estimates import XTTS_V2
+from utils.hardware.processor import cpu
 from utils.model.gpt import XttsGpt
 from utils.model.shapes import GptShape
 from utils.runs.checkpoints import Checkpoints, num_bytes, verify
@@ -98,7 +99,7 @@ def _measure(settings: Settings, scratch: Path) -> dict[str, Any]:
     kinds = {kind: _median([save for save in saves if save.kind == kind]) for kind in {save.kind for save in saves}}
     return {
         "command": "python -m benchmarks.checkpoint",
-        "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "hardware": {"processor": cpu().model, "cores": os.cpu_count(), "system": platform.platform()},
         "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
         "device": settings.device,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
@@ -203,14 +204,6 @@ def _table(result: dict[str, Any]) -> str:
         lines.append(f"{kind:<12}{save['waited_s']:>14.2f} s{save['save_s']:>14.2f} s{save['share']:>18.2%}")
     lines.append(f"read back through its hashes in {result['verify_s']:.1f} s; best weights take no more disk")
     return "\n".join(lines)
-
-
-def _processor() -> str:
-    """The processor's name; Linux has it only in /proc."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ import tyro
 
 from utils.dataset.settings import Engine, PrepareConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
+from utils.hardware.processor import cpu
 from utils.options import DATASET_RATE
 from utils.project.paths import Project, assets_folder
 
@@ -297,7 +298,7 @@ def _clock(seconds: float) -> str:
 
 
 def _title() -> str:
-    return f"{_processor()}, {os.cpu_count()} cores, torch {version('torch')}, load {os.getloadavg()[0]:.1f}"
+    return f"{cpu().model}, {os.cpu_count()} cores, torch {version('torch')}, load {os.getloadavg()[0]:.1f}"
 
 
 def _head() -> str:
@@ -323,18 +324,10 @@ def _result(settings: Settings, cells: list[Cell]) -> dict[str, object]:
     merged = sorted([*kept, *cells], key=lambda cell: (order.index(cell.stage), cell.hours))
     return {
         "command": f"python -m benchmarks.prepare {' '.join(sys.argv[1:])}".strip(),
-        "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "hardware": {"processor": cpu().model, "cores": os.cpu_count(), "system": platform.platform()},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "cells": [asdict(cell) for cell in merged],
     }
-
-
-def _processor() -> str:
-    """The processor's name; Linux has it only in /proc."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from typing import Any
 
 import tyro
 
+from utils.hardware.processor import cpu
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("sentencepiece", "tokenizers", "torch")
 STAGES = {
@@ -276,7 +278,7 @@ def _peak_mb() -> float:
 
 
 def _title() -> str:
-    return f"{_processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    return f"{cpu().model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
 
 
 def _head() -> str:
@@ -294,20 +296,12 @@ def _row(cell: Cell) -> str:
 def _result(settings: Settings, cells: list[Cell]) -> dict[str, object]:
     return {
         "command": f"python -m benchmarks.vocabulary {' '.join(sys.argv[1:])}".strip(),
-        "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "hardware": {"processor": cpu().model, "cores": os.cpu_count(), "system": platform.platform()},
         "load_average": [round(load, 1) for load in os.getloadavg()],
         "target": settings.target,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "cells": [asdict(cell) for cell in cells],
     }
-
-
-def _processor() -> str:
-    """The processor's name; Linux has it only in /proc."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 if __name__ == "__main__":

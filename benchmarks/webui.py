@@ -28,6 +28,7 @@ import httpx
 import psutil
 import tyro
 
+from utils.hardware.processor import cpu
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
 from utils.runs.log import EventWriter
@@ -300,7 +301,7 @@ def _result(settings: Settings, starts: list[dict[str, float]], latencies: list[
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return {
         "command": f"python -m benchmarks.webui --rounds {settings.rounds} --seconds {settings.seconds:g}",
-        "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "hardware": {"processor": cpu().model, "cores": os.cpu_count(), "system": platform.platform()},
         "load_average_1min": load,
         "versions": {"python": platform.python_version(), "gradio": version("gradio")},
         "targets": TARGETS,
@@ -321,14 +322,6 @@ def _table(result: dict[str, Any]) -> str:
         keys = ("answers", "failed", "first_ms", "p50_ms", "p99_ms", "cpu_ms", "memory_mb")
         lines.append(f"{found['clients']:<3}clients" + "".join(f"{found[key]:>11}" for key in keys))
     return "\n".join(lines)
-
-
-def _processor() -> str:
-    """The processor's name; Linux has it only in /proc."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import tyro
 
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, BaseEntry, known_bases
 from utils.bases.find import REMEDY
-from utils.cli.common import error_exits, program, progress_phases
+from utils.cli.common import progress_phases, run_subcommands
 from utils.errors import UserError
 from utils.options import STARTER
 from utils.project.advice import NAME, command
@@ -71,15 +71,10 @@ def make_tiny(out: Path) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.error_exits` for its exit statuses."""
-    with error_exits():
-        tyro.extras.subcommand_cli_from_dict(
-            {"list": list_bases, "download": download, "make-tiny": make_tiny},
-            prog=program(),
-            description="List, download and make base models.",
-            args=args,
-            config=(tyro.conf.OmitArgPrefixes,),
-        )
+    """The command; see `utils.cli.common.run_command` for its exit statuses."""
+    run_subcommands(
+        {"list": list_bases, "download": download, "make-tiny": make_tiny}, "List, download and make base models.", args
+    )
 
 
 def _where(entry: BaseEntry) -> str:

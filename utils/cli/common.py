@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import MISSING, fields, is_dataclass
 from itertools import pairwise
@@ -66,6 +66,24 @@ def run_command(
     with error_exits():
         config = parse(config_class, description, args)
         function(config.validate(where="command line"))
+
+
+def run_subcommands(
+    functions: Mapping[str, Callable[..., object]], description: str | None, args: Sequence[str] | None
+) -> None:
+    """Do the subcommand that the command line names; parameters are flags, docstrings the help text.
+
+    Raises:
+        SystemExit: as `run_command`.
+    """
+    with error_exits():
+        tyro.extras.subcommand_cli_from_dict(
+            dict(functions),
+            prog=program(),
+            description=description,
+            args=args,
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from utils.cli.common import error_exits, program, size
+from utils.cli.common import run_subcommands, size
 from utils.errors import UserError
 from utils.project.paths import Project, open_project
 from utils.runs.layout import find_run, strays_of
@@ -95,15 +95,8 @@ def clean(
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.error_exits` for its exit statuses."""
-    with error_exits():
-        tyro.extras.subcommand_cli_from_dict(
-            {"list": list_all, "show": show, "clean": clean},
-            prog=program(),
-            description="List, show and remove training runs.",
-            args=args,
-            config=(tyro.conf.OmitArgPrefixes,),
-        )
+    """The command; see `utils.cli.common.run_command` for its exit statuses."""
+    run_subcommands({"list": list_all, "show": show, "clean": clean}, "List, show and remove training runs.", args)
 
 
 def _row(project: Project, info: RunInfo) -> tuple[str, ...]:

@@ -6,9 +6,7 @@ Its voices are known by name to the page, `utils.cli.synthesize --voice` and the
 from collections.abc import Sequence
 from pathlib import Path
 
-import tyro
-
-from utils.cli.common import error_exits, program
+from utils.cli.common import run_subcommands
 from utils.project.advice import command
 from utils.speech.voice_library import VoiceLibrary
 
@@ -78,14 +76,7 @@ def _next(name: str, output: Path) -> str:
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command; exits with 2 after a fault that the user can fix."""
-    with error_exits():
-        tyro.extras.subcommand_cli_from_dict(
-            {"list": list_voices, "make": make, "mix": mix, "rename": rename, "remove": remove},
-            prog=program(),
-            description=__doc__,
-            args=args,
-            config=(tyro.conf.OmitArgPrefixes,),
-        )
+    run_subcommands({"list": list_voices, "make": make, "mix": mix, "rename": rename, "remove": remove}, __doc__, args)
 
 
 if __name__ == "__main__":

@@ -227,11 +227,6 @@ def is_corpus(path: Path) -> bool:
     return path.is_file() and path.suffix.lower() == ".parquet"
 
 
-def corpora_in(folder: Path) -> list[Path]:
-    """The Parquet files directly in a folder, by name."""
-    return sorted(path for path in folder.iterdir() if path.is_file() and is_corpus(path) and path.name[0] != ".")
-
-
 def unpack_corpus(path: Path, into: Path) -> Path:
     """The folder with a corpus's recordings and their texts.
 

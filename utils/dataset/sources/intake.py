@@ -105,7 +105,12 @@ def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = D
         raise UserError(what=f"an uploaded file is missing: {gone[0]!r}", where="upload", fix="upload it again")
     _check_apart(project, files)
     check_room(project, sum(path.stat().st_size for path in files), quota_bytes)
-    return [_move(path, _place(project, path.name)) for path in files]
+    placed = []
+    for path in files:
+        placed.append(_place(project, path.name))
+        placed[-1].parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, placed[-1])
+    return placed
 
 
 def to_be_replaced(project: Project, files: Sequence[Path]) -> list[str]:
@@ -213,9 +218,3 @@ def _place(project: Project, name: str) -> Path:
     # A folder's table is looked for by its ending; what separates the columns, its reader sees.
     table = safe if safe.suffix in readers.LISTS else safe.with_suffix(".csv")
     return folder / table if is_table else folder / RECORDINGS_FOLDER / safe
-
-
-def _move(source: Path, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(source, target)
-    return target

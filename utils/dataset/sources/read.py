@@ -9,7 +9,7 @@ from pathlib import Path
 from utils.audio.decode import duration
 from utils.audio.recognizer import NEEDS_WEIGHTS
 from utils.audio.suffixes import AUDIO_SUFFIXES
-from utils.dataset.formats.archive import corpora_in, is_corpus, unpack, unpack_corpus
+from utils.dataset.formats.archive import is_corpus, unpack, unpack_corpus
 from utils.dataset.formats.cues import (
     SUBTITLE_SUFFIXES,
     cue_files,
@@ -93,8 +93,9 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     if is_corpus(source):
         found = _archive(source.absolute(), reading, unpack_corpus)
     elif source.is_dir():
+        corpora = (path for path in by_name(source.absolute().iterdir()) if path.is_file() and path.name[0] != ".")
         found = _folder(source, reading) or _read_each(
-            corpora_in(source.absolute()), partial(_archive, reading=reading, unpack=unpack_corpus)
+            [path for path in corpora if is_corpus(path)], partial(_archive, reading=reading, unpack=unpack_corpus)
         )
     elif source.is_file() and source.suffix.lower() == ".zip":
         found = _archive(source.absolute(), reading, partial(unpack, notes=reading.notes))
