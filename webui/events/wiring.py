@@ -152,8 +152,8 @@ def wire_poll(
     again. Where that is not the last one, the page is sent everything again.
 
     Only a poll may write its `outputs`, or who writes what the poll would: it would not notice that something else
-    changed them. Pages that show the same
-    share an answer for a second, and ask less often the more of them are open (`webui.pages`).
+    changed them. Pages that show the same share an answer for a second, and ask less often the more of them are open
+    (`webui.pages`).
 
     Args:
         frame: the page, its components and the app.
@@ -165,8 +165,8 @@ def wire_poll(
         api_name: name of the endpoint, which scripts have no use for.
     """
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
-    seen, news = gr.State({}), gr.Textbox(visible="hidden", label="news")
-    had, timer = gr.Number(0, visible="hidden", label=ANSWER), gr.Timer(EVERY_S)
+    seen, timer = gr.State({}), gr.Timer(EVERY_S)
+    had = gr.Number(0, visible="hidden", label=ANSWER)
     # Not from 1: a page that is older than this process must not be taken for one that has its answers.
     numbers = count(int(time.time() * 1_000))
     answers: SharedAnswers[dict[str, str]] = SharedAnswers()
@@ -201,6 +201,8 @@ def wire_poll(
         ("", "once", ask, [timer.tick]),
         ("_now", "always_last", ask_now, triggers),
     ):
+        # One each: an answer to the one must not replace what the browser has not written yet of the other.
+        news = gr.Textbox(visible="hidden", label="news")
         asked = gr.on(
             triggers=[frame.trigger(trigger) for trigger in events],
             fn=named(function, [*keys, "poll.had", "poll.seen"], gr.Request),
