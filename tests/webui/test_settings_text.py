@@ -8,7 +8,7 @@ from webui import text
 from webui.fields import NOT_ASKED, NOT_OFFERED, fields_of
 from webui.interface import create_ui
 from webui.tabs import data
-from webui.tabs.train import MAIN
+from webui.tabs.train import ADVANCED, GPU_ONLY, MAIN
 
 MAX_HELP = 90
 
@@ -16,6 +16,7 @@ MAX_HELP = 90
 def test_a_setting_has_a_name_and_no_words_belong_to_one_that_is_gone():
     known = {name for config in (PrepareConfig, TrainConfig, SpeechSettings) for name in fields_of(config)}
     assert set(text.HELPS) <= known
+    assert {*ADVANCED, *GPU_ONLY} <= set(text.HELPS), "also where this machine has no GPU to show it for"
     left_out = {*NOT_ASKED, *NOT_OFFERED, *data.NOT_ASKED}
     assert known - left_out <= set(text.LABELS), "add a name to webui/text/settings.py"
 

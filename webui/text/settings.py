@@ -87,6 +87,7 @@ HELPS = {
     "seed": _("The same seed and settings give the same result."),
     "warmup_steps": _("Optimizer steps over which the learning rate rises from 0."),
     "processes": _("Processes that train together, each on a GPU of its own. 0: one for each GPU."),
+    "eight_bit_optimizer": _("Keeps AdamW's moments in 8 bits: less GPU memory, with the package bitsandbytes."),
     "patience": _("Stops after this many evaluations without improvement; 0 trains all epochs."),
     "max_hours": _("Training saves and stops after this time, and can be resumed."),
     "best_by": _("Speech compares how the checkpoints speak held-out texts, in up to a tenth of the time."),
