@@ -11,7 +11,7 @@ import torch
 
 from recipes.base.corpus import wait_while_paused
 from utils.codec_training.training_state import Stateful, load_progress, save_progress
-from utils.jobs.stopping import EXIT_BASE, StopRequest
+from utils.jobs.child import EXIT_BASE, StopRequest
 from utils.model.weights import write_weights
 from utils.training.switches.optim import cpu_has_bf16
 

@@ -20,7 +20,7 @@ import torch
 
 from tests.training.test_run import config_of
 from utils.cli.train import main
-from utils.jobs import stopping
+from utils.jobs import child as stopping
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs import checkpoints as state_module

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from utils.bases.find import find_base
+from utils.cli.measure_switches import head, line
 from utils.cli.train import TrainCommand
 from utils.cli.train import main as train
 from utils.config import TrainConfig
@@ -21,9 +22,7 @@ from utils.training.preflight import (
     Measurement,
     PreflightRow,
     _warm_up,
-    head,
     larger_batches,
-    line,
     measure_apart,
     measure_steps,
     preflight,

@@ -15,8 +15,8 @@ import torch
 from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.jobs import stopping
-from utils.jobs.stopping import StopRequest
+from utils.jobs import child as stopping
+from utils.jobs.child import StopRequest
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints

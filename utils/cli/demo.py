@@ -18,7 +18,7 @@ from utils.cli.train import train_and_log
 from utils.config import DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.evaluation.settings import EvaluateConfig
-from utils.jobs.stopping import exit_status
+from utils.jobs.child import exit_status
 from utils.project.paths import AFTER, BEFORE, HELD_OUT, assets_folder, open_project
 
 if TYPE_CHECKING:

@@ -145,7 +145,7 @@ def train_for_job(config: TrainConfig, report: ProgressFn) -> None:
         SystemExit: the run was stopped by a signal that was not announced in job.json.
     """
     from utils.callbacks import Progresses
-    from utils.jobs.stopping import exit_status
+    from utils.jobs.child import exit_status
     from utils.training.train import fine_tune
 
     result = fine_tune(config, progress=Progresses(data=report))

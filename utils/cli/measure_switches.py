@@ -12,13 +12,16 @@ from utils import jobs
 from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.hardware.resources import GIB
 from utils.project.advice import train_command
 from utils.project.paths import Project
-from utils.switches import MEASURED
+from utils.switches import MEASURED, missed
 
 if TYPE_CHECKING:
     from utils.training.preflight import PreflightRow
 
+WIDTH = 66
+"""Of the names of combinations; the longest one of a CPU and a batch fit."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit status after SIGTERM, as shells have it."""
 CHOSEN = ("batch_size", "grad_accumulation", *(switch.field for switch in MEASURED))
@@ -28,6 +31,21 @@ CHOSEN = ("batch_size", "grad_accumulation", *(switch.field for switch in MEASUR
 def time_left(seconds: float) -> str:
     """Such as `about 3 min left`."""
     return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {max(1.0, seconds):.0f} s left"
+
+
+def head() -> str:
+    """What stands above the lines."""
+    return f"{'':{WIDTH}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
+
+
+def line(row: "PreflightRow") -> str:
+    """A measurement."""
+    seen = row.measured
+    if seen.fault:
+        return f"{row.name:{WIDTH}}{seen.fault}"
+    off = ", ".join(missed(seen.switches))
+    numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / GIB:9.2f}{row.hours or 0:8.2f}"
+    return f"{row.name:{WIDTH}}{numbers}" + (f"   off: {off}" if off else "")
 
 
 def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[str] | None = None) -> "PreflightRow":
@@ -49,7 +67,7 @@ def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[
     from utils.performance_utils.device import settle_device
     from utils.training.data.load import load_data
     from utils.training.plan import plan_run
-    from utils.training.preflight import head, is_better, larger_batches, line, preflight, recommended
+    from utils.training.preflight import is_better, larger_batches, preflight, recommended
     from utils.training.switches.optim import make_accelerator
 
     plan = plan_run(replace(config, resume=None))

@@ -15,7 +15,7 @@ import tyro
 
 from utils.cli.common import error_exits
 from utils.config import TrainConfig
-from utils.jobs.stopping import EXIT_BASE
+from utils.jobs.child import EXIT_BASE
 from utils.training.distributed import STATUS_FILE
 
 

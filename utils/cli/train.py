@@ -101,7 +101,7 @@ def train_and_print(config: TrainConfig) -> None:
     Raises:
         SystemExit: the run was stopped by a signal; its status is 128 plus the signal's number.
     """
-    from utils.jobs.stopping import exit_status
+    from utils.jobs.child import exit_status
 
     with progress_phases() as report:
         result = train_and_log(config, report)

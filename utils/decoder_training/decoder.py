@@ -26,7 +26,7 @@ from utils.codec_training.training_state import (
 )
 from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.decoder_training.spectral import SpectralLoss, discriminator_loss, generator_losses
-from utils.jobs.stopping import EXIT_BASE, StopRequest
+from utils.jobs.child import EXIT_BASE, StopRequest
 from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, MIDDLE_HZ
 from utils.model.decoder.vocos import SpectralGenerator
 from utils.model.shapes import NUM_MELS

@@ -11,7 +11,7 @@ from torch import nn
 
 from utils.callbacks import StepProgress
 from utils.errors import UserError
-from utils.jobs.stopping import StopRequest
+from utils.jobs.child import StopRequest
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, load_in_parts, read_weights
 from utils.performance_utils.tracker import PerformanceTracker

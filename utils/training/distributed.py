@@ -26,8 +26,8 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware.gpu import gpus, visible_gpus
 from utils.hardware.processor import usable_cpus
+from utils.jobs.child import SIGNALS
 from utils.jobs.device import CPU, wanted_device
-from utils.jobs.stopping import SIGNALS
 from utils.project.paths import Project, new_run_id
 from utils.runs.checkpoints import Checkpoints
 

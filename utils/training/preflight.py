@@ -23,16 +23,15 @@ from torch.utils.data import DataLoader
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware.environment import child_environment
-from utils.hardware.resources import GIB
 from utils.jobs.child import hold
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import is_out_of_memory, memory_stats
-from utils.switches import FAST, MEASURED, SWITCHES, missed
+from utils.switches import FAST, MEASURED, SWITCHES
 from utils.training.data.batches import Batch
 from utils.training.plan import plan_run
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.optim import make_accelerator
-from utils.training.train import Setup, set_up
+from utils.training.train import set_up
 from utils.training.trainer import Trainer
 
 MAX_OVERFLOWS = 16
@@ -41,8 +40,6 @@ WARMUP, STEPS = 2, 3
 BATCH_SIZES = (2, 4, 8, 16, 32)
 MAX_EFFECTIVE = 16
 """Clips a step; 8 to 16 are known to train XTTS well."""
-WIDTH = 66
-"""Of the names of combinations; the longest one of a CPU and a batch fit."""
 WORTH_IT = 1.05
 """A larger batch or another switch must be this much faster to be preferred to the plainer setting."""
 
@@ -117,33 +114,23 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     # A resumed run keeps its switches; what is measured is what these settings would do.
     plan = plan_run(replace(config, resume=None))
     device = settle_device(config.device)[0]
+    accumulation = config.grad_accumulation
     with hold("preflight", device=device, output=config.output, folder=plan.project.folder):
-        return _measured(set_up(plan), config.grad_accumulation, warmup=warmup, steps=steps)
-
-
-def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) -> Measurement:
-    trainer, optimizations = setup.trainer, setup.trainer.optimizations
-    if trainer.device.type == "cuda":
-        # Before the warm-up: it takes the largest batch, where memory is at its peak.
-        torch.cuda.reset_peak_memory_stats()
-    with closing(setup.loaders) as loaders:
-        count = steps * grad_accumulation
-        # The largest batch first: memory is at its peak there. Blocks that are compiled want to have seen each shape.
-        compiled = optimizations.switches.effective.compile != "off"
-        _warm_up(
-            trainer,
-            _groups(loaders.spread(count, largest=True), grad_accumulation),
-            max(warmup, 1 + steps if compiled else 1),
-        )
-        loader = loaders.spread(count, largest=False)
-        groups = _groups(loader, grad_accumulation)
-        observed = optimizations.report(
-            trainer.gpt,
-            trainer.optimizer,
-            scaler=trainer.scaler.is_enabled(),
-            loader=loader,
-        )
-        return _timed(trainer, groups, steps, observed)
+        setup = set_up(plan)
+        trainer, optimizations, loaders = setup.trainer, setup.trainer.optimizations, setup.loaders
+        if device == "cuda":
+            # Before the warm-up: it takes the largest batch, where memory is at its peak.
+            torch.cuda.reset_peak_memory_stats()
+        with closing(loaders):
+            count = steps * accumulation
+            # Blocks that are compiled want to have seen each shape.
+            is_compiled = optimizations.switches.effective.compile != "off"
+            largest_first = _groups(loaders.spread(count, largest=True), accumulation)
+            _warm_up(trainer, largest_first, max(warmup, 1 + steps if is_compiled else 1))
+            loader = loaders.spread(count, largest=False)
+            scaler = trainer.scaler.is_enabled()
+            observed = optimizations.report(trainer.gpt, trainer.optimizer, scaler=scaler, loader=loader)
+            return _timed(trainer, _groups(loader, accumulation), steps, observed)
 
 
 def _warm_up(trainer: Trainer, groups: Iterator[list[Batch]], steps: int) -> None:
@@ -293,21 +280,6 @@ def recommended(rows: list[PreflightRow]) -> PreflightRow | None:
         return None
     fastest = max(row.measured.audio_per_second for row in measured)
     return next(row for row in measured if row.measured.audio_per_second * WORTH_IT >= fastest)
-
-
-def head() -> str:
-    """What stands above the lines."""
-    return f"{'':{WIDTH}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
-
-
-def line(row: PreflightRow) -> str:
-    """A measurement."""
-    seen = row.measured
-    if seen.fault:
-        return f"{row.name:{WIDTH}}{seen.fault}"
-    off = ", ".join(missed(seen.switches))
-    numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / GIB:9.2f}{row.hours or 0:8.2f}"
-    return f"{row.name:{WIDTH}}{numbers}" + (f"   off: {off}" if off else "")
 
 
 def _name(config: TrainConfig) -> str:

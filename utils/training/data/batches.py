@@ -18,7 +18,7 @@ from utils.audio.container import unreadable
 from utils.audio.decode import load_audio
 from utils.bases.base import XTTS_CROP
 from utils.errors import UserError
-from utils.jobs.stopping import leave_stops_to_trainer
+from utils.jobs.child import leave_stops_to_trainer
 from utils.model.packing import NO_STATIC_SHAPE, Layout, PackedBatch, StaticShape, pack
 from utils.model.shapes import GptShape
 from utils.options import CODE_SAMPLES, DATASET_RATE, Conditioning
