@@ -204,7 +204,7 @@ def test_an_unknown_version_lists_the_known_ones(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("repository", "message"),
-    [("nobody/nothing", "repository nobody/nothing does not exist"), ("not a/name!", "is not a repository name")],
+    [("missing/nothing", "repository missing/nothing does not exist"), ("not a/name!", "is not a repository name")],
 )
 def test_a_repository_that_does_not_exist(hub: HubServer, folder: Path, repository: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -214,8 +214,8 @@ def test_a_repository_that_does_not_exist(hub: HubServer, folder: Path, reposito
 def test_the_repository_may_come_from_the_environment(
     hub: HubServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XTTS_STUDIO_REPOSITORY", "nobody/nothing")
-    with pytest.raises(UserError, match="repository nobody/nothing does not exist"):
+    monkeypatch.setenv("XTTS_STUDIO_REPOSITORY", "missing/nothing")
+    with pytest.raises(UserError, match="repository missing/nothing does not exist"):
         download(folder)
     assert download(folder, repository="coqui/XTTS-v2") == folder
 

@@ -138,7 +138,7 @@ def test_a_full_disk_keeps_the_former_export(project: Project, monkeypatch) -> N
 
 def test_what_is_missing_is_named(project: Project, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no trained run"):
-        export_model(ExportConfig(project="nobody", output=tmp_path))
+        export_model(ExportConfig(project="missing", output=tmp_path))
     run = next(project.runs.iterdir())
     (run / "base.json").write_text(json.dumps({"name": "gone", "folder": str(tmp_path / "gone")}))
     with pytest.raises(UserError, match="base gone is gone"):

@@ -105,7 +105,7 @@ def test_a_text_is_spoken_by_several_voices(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_is_left_leaves_nothing_behind(speaker: Speaker) -> None:
-    stream = speaker.stream("A sentence that nobody hears to its end, however long it is.")
+    stream = speaker.stream("A sentence that is not played to its end, however long it is.")
     next(stream)
     stream.close()
     assert speaker._synthesizer.batch.is_idle
@@ -144,7 +144,7 @@ def test_a_voices_name_goes_before_a_file_of_that_name(
         ({"text": "😀 ..."}, "cannot read: 😀"),
         ({"text": "... !"}, "no text"),
         ({"text": "Yes.", "language": "de"}, "de"),
-        ({"text": "Yes.", "voice": "nobody"}, "no voice or recording 'nobody'"),
+        ({"text": "Yes.", "voice": "missing"}, "no voice or recording 'missing'"),
         ({"text": "Yes.", "voice": "default:0"}, "weights above 0"),
         ({"text": "Yes.", "voice": []}, "empty"),
         ({"text": "<speak>Yes."}, "not well-formed"),
@@ -164,7 +164,7 @@ def test_a_text_is_spoken_without_what_the_model_cannot_read(speaker: Speaker, c
 
 
 def test_unknown_models_and_projects(tmp_path: Path) -> None:
-    for settings in ({"model": "nobody"}, {"model": "ready"}, {"model": "ready", "project": "no", "output": tmp_path}):
+    for settings in ({"model": "missing"}, {"model": "ready"}, {"model": "ready", "project": "no", "output": tmp_path}):
         with pytest.raises(UserError):
             Speaker(device="cpu", **settings)
 
@@ -180,11 +180,11 @@ class Recognizer:
     """Understands nothing the first time, and then all but a letter."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str, int]] = []
+        self.received: list[tuple[str, str, int]] = []
 
     def transcribe(self, samples: np.ndarray, language: str) -> str:
-        self.heard.append((str(samples.dtype), language, len(samples)))
-        return "something else entirely" if len(self.heard) == 1 else "Were it twenty fives."
+        self.received.append((str(samples.dtype), language, len(samples)))
+        return "something else entirely" if len(self.received) == 1 else "Were it twenty fives."
 
 
 def test_a_sentence_with_other_words_is_spoken_again_and_the_better_one_kept(speaker: Speaker, monkeypatch) -> None:
@@ -195,11 +195,11 @@ def test_a_sentence_with_other_words_is_spoken_again_and_the_better_one_kept(spe
     (spoken,) = said.sentences
     assert ["other words" in attempt.faults for attempt in spoken.attempts] == [True, False]
     assert "other words" not in spoken.faults
-    # At the recognizer's rate; the kept attempt is the second, as heard.
-    assert [one[:2] for one in recognizer.heard] == [("float32", "en")] * 2
+    # At the recognizer's rate; the kept attempt is the second, as received.
+    assert [one[:2] for one in recognizer.received] == [("float32", "en")] * 2
     seconds = len(said.wav) / 24_000 + spoken.tail_cut_s
-    assert recognizer.heard[1][2] == pytest.approx(seconds * 16_000, abs=4_000)
-    assert len(list(speaker.stream("Were it 25.", seed=3))) > 0 and len(recognizer.heard) == 2
+    assert recognizer.received[1][2] == pytest.approx(seconds * 16_000, abs=4_000)
+    assert len(list(speaker.stream("Were it 25.", seed=3))) > 0 and len(recognizer.received) == 2
     monkeypatch.setattr(speaker._synthesizer, "word_check", None)
     alone = speaker.speak("Were it 25.", seed=3)
     assert len(alone.sentences[0].attempts) == 1

@@ -196,7 +196,7 @@ def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: GenerationQueue, 
     assert "not read: 漢" in say(desk, project, "No 漢.").message
     other = desk.submit(project, ["No."], model="base/tiny", settings=SpeechSettings(language="xx"))
     assert "cannot read the language 'xx'" in ended(other).message
-    assert "no voice 'nobody'" in say(desk, project, "No.", speaker="nobody").message
+    assert "no voice 'missing'" in say(desk, project, "No.", speaker="missing").message
     assert say(desk, project, "No.", speaker="Tiny Two").state == "finished"
     broken = project.folder / "broken.wav"
     broken.write_bytes(b"RIFF not sound")
@@ -219,8 +219,8 @@ def test_one_text_is_heard_within_its_sentences_and_several_are_not_streamed(
     take = say(desk, project, "No. Go on.")
     sound = desk.sound(project.name, take.id)
     assert sound is not None
-    assert asyncio.run(heard(sound)) == samples(take.wavs[0]).tobytes()
-    assert [len(sentence.attempts) for sentence in take.sentences] == [1, 1], "what was heard stays"
+    assert asyncio.run(received(sound)) == samples(take.wavs[0]).tobytes()
+    assert [len(sentence.attempts) for sentence in take.sentences] == [1, 1], "what was played stays"
     model = find_model(project, "base/tiny").request()
     for texts, is_streamed in (("No.",), True), (("No.", "No."), False):
         asked = replace(take, lines=tuple(Line(number=n, text=text) for n, text in enumerate(texts, start=1)))
@@ -230,5 +230,5 @@ def test_one_text_is_heard_within_its_sentences_and_several_are_not_streamed(
             assert kinds.index("chunk") < kinds.index("sentence") and kinds.count("chunk") > 1
 
 
-async def heard(sound: LiveSound) -> bytes:
+async def received(sound: LiveSound) -> bytes:
     return b"".join([pcm async for pcm in sound.follow()])

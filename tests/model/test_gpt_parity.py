@@ -108,16 +108,16 @@ def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
     without_dropout(stock)
     ours = our_copy(stock, ForwardOptions(dropout=0.0))
     texts, codes, mels = clips(batch)
-    heard = [(3, 20), (0, 50), (7, 23), (60, 64)][:batch]
+    conditioned = [(3, 20), (0, 50), (7, 23), (60, 64)][:batch]
 
     _, _, logits = stock(**stock_inputs(texts, codes), cond_mels=mels.unsqueeze(1))
     targets = torch.full((batch, logits.shape[-1]), IGNORED)
-    for row, (clip, (start, end)) in enumerate(zip(codes, heard, strict=True)):
+    for row, (clip, (start, end)) in enumerate(zip(codes, conditioned, strict=True)):
         targets[row, : len(clip) + 4] = F.pad(clip, (0, 4), value=SHAPE.stop_audio)
         targets[row, start:end] = IGNORED
     expected = F.cross_entropy(logits, targets, ignore_index=IGNORED)
     expected.backward()
-    _, our_codes = mean_losses(ours, pack(texts, codes, SHAPE, conditioned_codes=heard), mels)
+    _, our_codes = mean_losses(ours, pack(texts, codes, SHAPE, conditioned_codes=conditioned), mels)
     our_codes.backward()
 
     assert our_codes.item() == pytest.approx(expected.item(), abs=1e-4)
@@ -131,8 +131,10 @@ def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
 def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
     """Whatever reads a packed row finds each clip whole between its two bounds."""
     texts, codes, _ = clips(4)
-    heard = [(3, 20), (0, 50), (7, 23), (60, 64)]
-    rows, packed = (pack(texts, codes, SHAPE, conditioned_codes=heard, layout=layout) for layout in ("rows", "packed"))
+    conditioned = [(3, 20), (0, 50), (7, 23), (60, 64)]
+    rows, packed = (
+        pack(texts, codes, SHAPE, conditioned_codes=conditioned, layout=layout) for layout in ("rows", "packed")
+    )
     assert packed.gather_indices.shape == (1, 512) and rows.gather_indices.shape == (4, 160)
     lengths = packed.cu_seqlens.diff()
     wanted = [row_length(len(t), len(c), SHAPE) for t, c in zip(texts, codes, strict=True)]

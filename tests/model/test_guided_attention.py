@@ -16,7 +16,7 @@ UNKNOWN = float("nan")
 
 
 def clips() -> tuple[list, list, list]:
-    """Three ragged clips; of the last one nobody knows where it is in its text."""
+    """Three ragged clips; of the last one it is not known where it is in its text."""
     generator = torch.Generator().manual_seed(3)
     lengths = [(17, 41), (5, 60), (33, 23)]
     texts = [torch.randint(2, 47, (text,), generator=generator) for text, _ in lengths]

@@ -17,9 +17,9 @@ def heads_of(rows: int, length: int, dtype: torch.dtype, seed: int) -> Tensor:
     return made.transpose(1, 2).requires_grad_()
 
 
-def with_gradients(heard: Tensor, inputs: list[Tensor]) -> list[Tensor]:
-    weights = torch.randn(heard.shape, generator=torch.Generator().manual_seed(9)).to(heard.dtype)
-    return [heard.detach(), *torch.autograd.grad(heard, inputs, weights)]
+def with_gradients(attended: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    weights = torch.randn(attended.shape, generator=torch.Generator().manual_seed(9)).to(attended.dtype)
+    return [attended.detach(), *torch.autograd.grad(attended, inputs, weights)]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -53,8 +53,8 @@ def test_what_padding_holds_reaches_no_clip() -> None:
     q, k, v = (heads_of(1, 50, torch.float32, number) for number in range(3))
     with torch.no_grad():
         v[:, :, :20] = float("nan")
-    heard = PackedMatrixAttention.apply(q, k, v, plan_groups(lengths, HEADS))
-    assert torch.isnan(heard[:, :, :20]).all() and torch.isfinite(heard[:, :, 20:]).all()
+    attended = PackedMatrixAttention.apply(q, k, v, plan_groups(lengths, HEADS))
+    assert torch.isnan(attended[:, :, :20]).all() and torch.isfinite(attended[:, :, 20:]).all()
 
 
 def test_bf16_gradients_are_as_near_to_float64_as_the_flash_kernels() -> None:

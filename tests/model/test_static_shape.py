@@ -33,7 +33,7 @@ def test_every_batch_has_the_same_shape(layout: str) -> None:
     assert len({len(batch.cu_seqlens) for batch in batches}) == 1
     assert len({batch.longest_clip for batch in batches}) == 1
     if layout == "packed":
-        # 512 positions: what the kernel is told of the longest part decides which code runs.
+        # 512 positions: what the kernel is given of the longest part decides which code runs.
         assert {batch.max_seqlen for batch in batches} == {round_up(LONGEST, 128)}
 
 
@@ -64,5 +64,5 @@ def test_what_is_computed_stays_the_same(layout: str) -> None:
         losses.append(torch.stack([found.text, found.codes]).tolist())
         gradients.append(torch.autograd.grad(found.codes, list(gpt.conditioning_encoder.parameters())))
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
-    # Silence that is heard for clips that are missing teaches nothing.
+    # Silence in place of clips that are missing teaches nothing.
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-3, atol=1e-5)

@@ -1,4 +1,4 @@
-"""A project written by version 0.1, before the packages were arranged anew, opens, resumes, exports and speaks.
+"""A project written by version 0.1, before the packages were rearranged, opens, resumes, exports and speaks.
 
 earlier_version.tar.xz holds what `utils.training.train.fine_tune` and the export of that version left: a base of the
 smallest sizes (small-base/), a dataset of three clips, a run that trained all weights and one with LoRA and 8-bit
@@ -26,7 +26,7 @@ RESUMED = {
     "plain": [3.58428182, 3.50945949, 3.46630518, 3.46676952],
     "lora": [3.59272159, 3.58949749, 3.59077919, 3.59328636],
 }
-"""Losses of the epochs where that version itself went on to a fourth one."""
+"""Losses of the epochs where that version itself continued to a fourth one."""
 
 
 @pytest.fixture

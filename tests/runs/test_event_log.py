@@ -104,11 +104,11 @@ def test_a_growing_curve_equals_one_drawn_anew_also_through_resumes_and_another_
     log = EventLog(path)
     for number, steps in enumerate([range(1, 4), range(4, 200), range(150, 300), range(20, 25), range(25, 90)]):
         write_steps(path, steps, loss=lambda step, number=number: number + step / 1_000)  # type: ignore[misc]
-        grown, anew = log.curve("step", ["loss"], 40), EventLog(path).curve("step", ["loss"], 40)
+        grown, fresh = log.curve("step", ["loss"], 40), EventLog(path).curve("step", ["loss"], 40)
         assert len(grown["step"]) <= 40
         for name in ("step", "loss"):
-            assert (grown[name][0], grown[name][-1]) == (anew[name][0], anew[name][-1])
-            assert (min(grown[name]), max(grown[name])) == (min(anew[name]), max(anew[name]))
+            assert (grown[name][0], grown[name][-1]) == (fresh[name][0], fresh[name][-1])
+            assert (min(grown[name]), max(grown[name])) == (min(fresh[name]), max(fresh[name]))
     assert max(grown["loss"]) < 5
     written(path, line("step", step=7, loss=0.25))
     assert log.curve("step", ["loss"], 40) == {"step": [7], "loss": [0.25]}

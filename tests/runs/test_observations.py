@@ -26,7 +26,7 @@ def step(number: int, loss: float = 2.0, **values: float) -> dict:
 
 
 def epochs(training: list[float], evaluation: list[float], each: int = 5) -> list[dict]:
-    """A run of epochs of so many steps, each with an evaluation at its end."""
+    """A run of epochs of this many steps, each with an evaluation at its end."""
     events = []
     for number, (loss, evaluated) in enumerate(zip(training, evaluation, strict=True)):
         events += [step(number * each + one + 1, loss) for one in range(each)]

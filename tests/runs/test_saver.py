@@ -40,7 +40,7 @@ def names(folder: Path) -> list[str]:
 
 
 class Disk:
-    """Fails as a real one does, when told to."""
+    """Fails as a real one does, when asked to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.error: OSError | None = None

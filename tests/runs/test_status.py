@@ -157,7 +157,7 @@ def test_a_folder_that_is_removed_while_it_is_read_has_no_events(output: Path, m
         return record
 
     monkeypatch.setattr(utils.runs.record, "read_record", removed)
-    # As it was when somebody asked.
+    # As it was when it was read.
     monkeypatch.setattr(Path, "is_file", lambda path: True)
     found = jobs.status(job.folder)
     assert (found.kind, found.events_offset, found.alive) == ("train", 0, False)

@@ -64,7 +64,7 @@ def ctrl_c_inherited() -> Iterator[None]:
     """Processes that are started meanwhile react to Ctrl-C as at a prompt.
 
     A shell script starts its background jobs with SIGINT ignored, and every process below them inherits that. The
-    server leaves it as it is: its exit status after Ctrl-C is then 0, as of a process that nobody interrupted.
+    server leaves it as it is: its exit status after Ctrl-C is then 0, as of a process that was not interrupted.
     """
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -1,4 +1,4 @@
-"""Who is answered: keys, host names, origins; what is told without a key."""
+"""Who is answered: keys, host names, origins; what is answered without a key."""
 
 import httpx
 import pytest

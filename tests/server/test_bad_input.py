@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets a clear answer in OpenAI's form, and the server goes on."""
+"""Whatever a client sends, it gets a clear answer in OpenAI's form, and the server continues."""
 
 import io
 import json
@@ -35,8 +35,8 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "silence": ({"input": "Hello " + "[pause 10] " * 1_000}, 400, "s of silence"),
     "mixture": ({"voice": "heart:nan,emma:0.5"}, 400, "weights above 0"),
     "mixture of many": ({"voice": "heart," * 100}, 400, "up to 8"),
-    "unknown in a mixture": ({"voice": "heart:0.5,nobody:0.5"}, 400, "no voice 'nobody'"),
-    "unknown voice": ({"voice": "nobody"}, 400, "no voice 'nobody'"),
+    "unknown in a mixture": ({"voice": "heart:0.5,missing:0.5"}, 400, "no voice 'missing'"),
+    "unknown voice": ({"voice": "missing"}, 400, "no voice 'missing'"),
     "voice of a path": ({"voice": "../../etc/passwd"}, 400, "no voice"),
     "voice of a list": ({"voice": [1]}, 400, "not a name"),
     "unknown model": ({"model": "gpt-none"}, 404, "does not exist"),
@@ -103,7 +103,7 @@ def test_unknown_addresses_and_methods_are_told(server: Server) -> None:
     assert response.status_code == 405 and error_of(response)["code"] == "unknown_url"
 
 
-def test_fields_that_nobody_knows_are_ignored(server: Server) -> None:
+def test_fields_that_missing_knows_are_ignored(server: Server) -> None:
     assert server.post(instructions="cheerfully", user="me", anything=[1]).status_code == 200
 
 

@@ -77,10 +77,10 @@ def test_fifty_clients_stream_at_once_and_each_hears_its_own(busy: Server) -> No
     alone = [stream(busy, text, seed=1)[1] for text in WORDS]
     with ThreadPoolExecutor(CLIENTS) as pool:
         texts = [WORDS[number % len(WORDS)] for number in range(CLIENTS)]
-        heard = list(pool.map(lambda text: stream(busy, text, seed=1), texts))
+        received = list(pool.map(lambda text: stream(busy, text, seed=1), texts))
     # The same codes: the same length.
-    assert [len(sound) for _, sound in heard] == [len(alone[number % len(WORDS)]) for number in range(CLIENTS)]
-    waits = sorted(first for first, _ in heard)
+    assert [len(sound) for _, sound in received] == [len(alone[number % len(WORDS)]) for number in range(CLIENTS)]
+    waits = sorted(first for first, _ in received)
     log.info(f"first sound: median {waits[CLIENTS // 2]:.2f} s, last {waits[-1]:.2f} s")
     assert busy.metric("requests_live") == 0
 

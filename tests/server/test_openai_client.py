@@ -104,7 +104,7 @@ def test_events_hold_the_same_speech_and_an_account(client: OpenAI, spoken: np.n
 
 
 def test_a_seed_speaks_the_same_beside_others(client: OpenAI, spoken: np.ndarray) -> None:
-    others = [f"Number {number} is another sentence that goes on for a while." for number in range(6)]
+    others = [f"Number {number} is another sentence that continues for a while." for number in range(6)]
     with ThreadPoolExecutor(8) as pool:
         pcm = {"response_format": "pcm"}
         noise = [pool.submit(say, client, text, seed=number, **pcm) for number, text in enumerate(others)]
@@ -149,7 +149,7 @@ def test_faults_are_the_clients_own_exceptions(client: OpenAI) -> None:
         say(client, model="gpt-none")
     assert missing.value.code == "model_not_found" and missing.value.param == "model"
     with pytest.raises(openai.BadRequestError) as unknown:
-        say(client, voice="nobody")
+        say(client, voice="missing")
     assert unknown.value.code == "voice_not_found" and "default, bella" in str(unknown.value)
     with pytest.raises(openai.BadRequestError, match="empty"):
         say(client, " ")
@@ -162,9 +162,9 @@ def test_a_voice_is_uploaded_used_and_deleted(client: OpenAI, server: Server, sp
     assert "anna" in names(server)
     with pytest.raises(openai.BadRequestError, match="anna"):
         say(client, voice="hana")
-    heard = samples(say(client, voice="anna", response_format="pcm"))
-    assert len(heard) > 12_000
-    assert np.array_equal(heard, samples(say(client, voice={"id": "anna"}, response_format="pcm")))
+    received = samples(say(client, voice="anna", response_format="pcm"))
+    assert len(received) > 12_000
+    assert np.array_equal(received, samples(say(client, voice={"id": "anna"}, response_format="pcm")))
     assert client.audio.voices.delete("anna").deleted
     assert "anna" not in names(server)
     with pytest.raises(openai.BadRequestError, match="no voice 'anna'"):

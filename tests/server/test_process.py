@@ -55,7 +55,7 @@ def test_what_cannot_be_served_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         used = run("--output", str(tmp_path), "--port", str(taken.getsockname()[1]))
     assert used.returncode == 2 and "cannot listen at" in used.stderr and "Traceback" not in used.stderr
-    missing = run("--output", str(tmp_path), "--model", "nobody/ready", "--port", "0")
-    assert missing.returncode == 2 and "'nobody/ready' does not exist" in missing.stderr
+    missing = run("--output", str(tmp_path), "--model", "missing/ready", "--port", "0")
+    assert missing.returncode == 2 and "'missing/ready' does not exist" in missing.stderr
     wrong = run("--output", str(tmp_path), "--slots", "0")
     assert wrong.returncode == 2 and "slots is 0" in wrong.stderr

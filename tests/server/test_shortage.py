@@ -8,7 +8,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from tests.server.test_service import WAIT_S, ask, heard, make, same  # noqa: F401
+from tests.server.test_service import WAIT_S, ask, make, received, same  # noqa: F401
 from utils.errors import UserError
 from utils.inference.batch import SpeechBatch
 from utils.inference.decode import Decoder
@@ -40,7 +40,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, step: int, error: Exception) -> Non
 
 
 def allow_only(monkeypatch: pytest.MonkeyPatch, slots: int) -> None:
-    """The device has room for a decoder of so many slots, and not for a second decoder."""
+    """The device has room for a decoder of this many slots, and not for a second decoder."""
     new_cache = Decoder._new_cache
 
     def allocate(self: Decoder, *args) -> torch.Tensor:
@@ -64,12 +64,12 @@ def answers(service: SpeechService, *generations: Generation) -> list[str]:
 @pytest.mark.parametrize("error", SHORTAGES, ids=str)
 def test_shortage_while_speaking_frees_first_and_loses_no_request(make, monkeypatch, error: Exception) -> None:  # noqa: F811
     service = make(slots=4)
-    alone = heard(ask(service))
+    alone = received(ask(service))
     allow_only(monkeypatch, slots=2)
     fail_at(monkeypatch, 10, error)
-    assert all(same(heard(generation), alone) for generation in (ask(service), ask(service)))
+    assert all(same(received(generation), alone) for generation in (ask(service), ask(service)))
     assert service.counts.out_of_memory == 1
-    assert same(heard(ask(service)), alone)
+    assert same(received(ask(service)), alone)
 
 
 def test_device_without_room_for_one_sentence_answers_and_loads_again_later(make, monkeypatch) -> None:  # noqa: F811

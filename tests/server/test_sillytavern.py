@@ -47,7 +47,7 @@ def test_a_conversation(server: Server, slash: str) -> None:
 
 
 def test_faults_are_told(server: Server) -> None:
-    for fields in ({"text": ""}, {"text": TEXT, "language": "zh-cn"}, {"text": TEXT, "speaker_wav": "nobody"}):
+    for fields in ({"text": ""}, {"text": TEXT, "language": "zh-cn"}, {"text": TEXT, "speaker_wav": "missing"}):
         answer = httpx.post(f"{server.url}/tts_to_audio/", json=fields, timeout=60)
         assert answer.status_code == 400 and answer.json()["error"]["message"]
     for odd in ({"top_k": "many"}, {"speed": 0}, {"temperature": "nan"}, {"repetition_penalty": 0}, {"top_p": 2}):
@@ -63,7 +63,7 @@ def test_voices_and_languages_are_named_as_clients_of_the_xtts_server_do(server:
         for language in ("en", "EN", "en-us", "English", "auto", ""):
             body = {"text": "No.", "speaker_wav": voice, "language": language}
             assert httpx.post(f"{server.url}/tts_to_audio/", json=body, timeout=60).status_code == 200, body
-    for fields in ({"speaker_wav": "/etc/hostname"}, {"language": "fr"}, {"speaker_wav": "nobody"}):
+    for fields in ({"speaker_wav": "/etc/hostname"}, {"language": "fr"}, {"speaker_wav": "missing"}):
         said = httpx.post(f"{server.url}/tts_to_audio/", json={"text": "No.", **fields}, timeout=60)
         message = said.json()["error"]["message"]
         assert said.status_code == 400 and str(server.output) not in message and "/etc" not in message

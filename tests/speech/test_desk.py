@@ -62,7 +62,7 @@ def test_a_stopped_take_goes_on_with_the_lines_that_are_missing(desk, project):
     desk.stop(take.folder)
     stopped = ended(take)
     assert [line.state for line in stopped.lines] == ["finished", "waiting", "waiting"]
-    assert [line.file for line in stopped.lines] == ["0001.wav", "0002.wav", ""], "what was heard of the second is kept"
+    assert [line.file for line in stopped.lines] == ["0001.wav", "0002.wav", ""], "the second is kept in part"
     assert (take.folder / "0002.wav").read_bytes() == (take.folder / "0002-001.wav").read_bytes()
     first = (take.folder / "0001.wav").stat().st_mtime_ns
     desk.resume(project, take.id)

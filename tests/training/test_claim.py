@@ -10,7 +10,7 @@ from utils.training.train import fine_tune
 
 
 class Reached(Exception):
-    """Training came to where it uses the device."""
+    """Training reached the place where it uses the device."""
 
 
 def test_nothing_uses_the_device_before_it_is_claimed_and_it_is_free_after_any_end(

@@ -126,7 +126,7 @@ def test_a_disk_that_is_full_for_a_while_costs_a_warning_only(project: Project, 
 
     result = fine_tune(settings, progress=Progresses(steps=steps))
     reported = [event for event in events_of(result.folder, "warning") if event["source"] == "disk"]
-    assert "the disk is full" in reported[0]["message"] and "Training goes on" in reported[0]["message"]
+    assert "the disk is full" in reported[0]["message"] and "Training continues" in reported[0]["message"]
     assert "saving works again" in reported[-1]["message"] and len(reported) == 2
     assert (result.ended, result.num_steps) == ("epochs", 9)
     verify(result.folder / "checkpoints" / "step-00000009")
@@ -234,7 +234,7 @@ def test_recording_changed_without_its_codes_is_named_by_a_resumed_run(project: 
     fine_tune(replace(settings, allow_changes=True))
     warnings = [event["message"] for event in events_of(first.folder) if event["kind"] == "warning"]
     assert "recordings changed: clip0.wav" in warnings
-    assert not any("begins anew" in message for message in warnings), "the codes, and so the batches, are the same"
+    assert not any("begins again" in message for message in warnings), "the codes, and so the batches, are the same"
     fine_tune(replace(settings, num_epochs=3))
 
 

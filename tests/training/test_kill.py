@@ -112,7 +112,7 @@ def step_of(checkpoint: Path | None) -> int:
 
 @pytest.fixture(scope="module")
 def undisturbed(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """Folder of a run of so many epochs that nobody killed."""
+    """Folder of a run of this many epochs that was not killed."""
 
     @cache
     def run(epochs: int) -> Path:
@@ -162,7 +162,7 @@ def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
     folder = project.runs / "killed"
     checkpoints = Checkpoints(folder / "checkpoints")
     assert wait_until(lambda: checkpoints.last() is not None, process)
-    # At the beginning of a save, so that both signals are heard before its end on a busy machine, too.
+    # At the beginning of a save, so that both signals arrive before its end on a busy machine, too.
     assert wait_until(lambda: not asides(folder), process) and wait_until(lambda: bool(asides(folder)), process)
     os.kill(process.pid, signal.SIGTERM)
     time.sleep(2 * SAVE_S)  # two at once are one

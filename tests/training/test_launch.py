@@ -1,4 +1,4 @@
-"""`--processes`: how many there are, what is refused, and a job of two that is stopped, killed and gone on with."""
+"""`--processes`: how many there are, what is refused, and a job of two that is stopped, killed and resumed."""
 
 import os
 import signal
@@ -76,7 +76,7 @@ def wait_until(job: jobs.Job, steps: int) -> None:
 def wait_for_end(job: jobs.Job) -> jobs.Job:
     deadline = time.monotonic() + LIMIT_S
     while (now := jobs.status(job.folder)).process_alive:
-        assert time.monotonic() < deadline, "its processes go on"
+        assert time.monotonic() < deadline, "its processes continue"
         time.sleep(0.2)
     return now
 

@@ -121,7 +121,7 @@ def test_weights_that_do_not_fit_leave_no_run_folder(project: Project, tmp_path:
 def test_resuming_with_other_settings_or_clips_is_refused(project: Project) -> None:
     result = fine_tune(config_of(project, num_epochs=1))
     again = TrainConfig(base="tiny", project=project.name, output=project.output, resume=result.folder, num_epochs=2)
-    with pytest.raises(UserError, match="given anew: grad_accumulation, learning_rate"):
+    with pytest.raises(UserError, match="given again: grad_accumulation, learning_rate"):
         fine_tune(replace(again, learning_rate=1e-4, grad_accumulation=2))
     lines = project.train_csv.read_text(encoding="utf-8").splitlines(keepends=True)
     project.train_csv.write_text("".join(lines[:-1]), encoding="utf-8")

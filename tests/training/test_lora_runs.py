@@ -180,7 +180,7 @@ def test_frozen_weights_in_half_precision_compute_as_autocast_does_and_are_saved
 
 
 def moved(gpt: nn.Module, *, steps: int, optimizer: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:
-    """The optimizer after so many steps with gradients that follow from the weights."""
+    """The optimizer after this many steps with gradients that follow from the weights."""
     optimizer = optimizer or make_optimizer(gpt, learning_rate=1e-2, weight_decay=0.1)
     for _ in range(steps):
         for parameter in (p for p in gpt.parameters() if p.requires_grad):

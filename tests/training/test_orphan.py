@@ -1,4 +1,4 @@
-"""Who starts a training may die: the training goes on, and whoever looks in later sees every event of it."""
+"""Who starts a training may die: the training continues, and who looks in later sees every event of it."""
 
 import signal
 import subprocess

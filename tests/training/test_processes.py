@@ -213,7 +213,7 @@ def test_a_run_goes_on_with_fewer_processes_and_with_more_again(processes: ForkS
 
     assert [event["processes"] for event in events_of(folder, "started")] == [WORLD, 1, WORLD]
     assert {event["global_batch"] for event in events_of(folder, "started")} == {2 * WORLD}
-    assert not [event["message"] for event in events_of(folder, "warning") if "begins anew" in event["message"]]
+    assert not [event["message"] for event in events_of(folder, "warning") if "begins again" in event["message"]]
     for key in ("loss", "lr", "audio_s"):
         mine, theirs = ([event[key] for event in events_of(run, "step")] for run in (folder, whole.folder))
         assert mine == pytest.approx(theirs, rel=0, abs=1e-5), key
@@ -247,7 +247,7 @@ def test_what_befalls_one_process_ends_both_saves_and_is_gone_on_from_exactly(
     assert launch(processes, project, *resume) == [0, 0], logs(project)
 
     reported = [event["message"] for event in events_of(folder, "warning")]
-    assert not [message for message in reported if "begins anew" in message]
+    assert not [message for message in reported if "begins again" in message]
     for name in ("model.safetensors", "optimizer.safetensors"):
         runs = (folder, undisturbed.runs / "shared")
         mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / name) for run in runs)

@@ -75,7 +75,7 @@ def test_a_run_whose_processes_are_killed_starts_again_and_ends_like_an_undistur
 
     started = events_of(folder, "started")
     assert len(started) == kills + 1 and all(event["resumed_from"] for event in started[1:])
-    assert not [event for event in events_of(folder, "warning") if "begins anew" in event["message"]]
+    assert not [event for event in events_of(folder, "warning") if "begins again" in event["message"]]
     mine, theirs = (
         {event["step"]: event for event in events_of(run, "step")} for run in (folder, whole.runs / "shared")
     )

@@ -1,4 +1,4 @@
-"""Out of memory: the micro-batch shrinks, the result stays, and what shrinking cannot mend is told."""
+"""Out of memory: the micro-batch shrinks, the result stays, and what shrinking cannot fix is reported."""
 
 import subprocess
 import sys
@@ -130,7 +130,7 @@ def test_a_resumed_run_computes_in_the_same_pieces(project: Project, monkeypatch
     cut = fine_tune(replace(settings, num_epochs=2))
     resumed = fine_tune(replace(settings, resume=cut.folder))
     assert resumed.epoch_losses == whole.epoch_losses
-    assert len([event for event in warnings_of(resumed.folder) if "micro_batch" in event]) == 2, "told once"
+    assert len([event for event in warnings_of(resumed.folder) if "micro_batch" in event]) == 2, "reported once"
 
 
 def test_other_errors_pass(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_
     with pytest.raises(UserError, match="has finished its 2 epochs") as error:
         fine_tune(given(project, resume=Path("last")))
     assert "--num-epochs 7" in error.value.fix
-    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "finished", "what cannot go on is left alone"
+    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "finished", "what cannot continue is left alone"
     more = fine_tune(given(project, resume=Path("last"), num_epochs=3))
     assert (more.folder, more.num_steps, more.ended) == (folder, 9, "epochs")
     started = list(read_events(folder / "events.jsonl", kind="started"))[-1]
@@ -170,7 +170,7 @@ def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(kept, 
     step = int(best.name[-8:])
     assert min(n for n in steps_of_last_part(folder)) == step + 1 and result.num_steps == 9
     reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
-    assert any("moments start anew" in message for message in reported)
+    assert any("moments start from zero" in message for message in reported)
 
 
 def steps_of_last_part(folder: Path) -> list[int]:
@@ -228,7 +228,7 @@ def test_an_epoch_whose_batches_are_others_now_begins_anew(project: Project, mon
     (folder,) = project.runs.iterdir()
     done = fine_tune(replace(settings, resume=folder, sdpa=False, allow_changes=True))
     reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
-    assert any("epoch 1 begins anew" in message for message in reported) and done.num_steps == 2 + 6
+    assert any("epoch 1 begins again" in message for message in reported) and done.num_steps == 2 + 6
 
 
 def test_a_project_that_was_moved_goes_on_with_its_runs(kept, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(project: Pr
     # The run was cut in the fourth step, before it was saved; then two epochs of 5 clips.
     assert done.num_steps == 3 + 10
     reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
-    assert any("epoch 1 begins anew" in message for message in reported)
+    assert any("epoch 1 begins again" in message for message in reported)
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(kept, tmp_path: Path) -> None:

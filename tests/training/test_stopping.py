@@ -60,7 +60,7 @@ def settings_of(project: Project) -> TrainConfig:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> Path:
-    """The folder of a run that nobody signalled."""
+    """The folder of a run without a signal."""
     project = make_project(tmp_path_factory.mktemp("whole"))
     return fine_tune(replace(settings_of(project), batch_size=2, dropout=0.1)).folder
 

@@ -27,7 +27,7 @@ Product = Callable[[Tensor], Tensor]
 AMPERE = (8, 0)
 HALF: dict[SpeechPrecision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 INPUT_LEVELS = 63
-"""Of an input's 8 bits, so many levels on either side of zero: AVX2 adds pairs of 8-bit products in 16 bits, which 127
+"""Of an input's 8 bits, levels on either side of zero: AVX2 adds pairs of 8-bit products in 16 bits, which 127
 levels would overflow (FBGEMM, reduce_range)."""
 WEIGHT_LEVELS = 127
 COPY_BYTES: dict[SpeechPrecision, int] = {"fp32": 0, "bf16": 2, "fp16": 2, "int8": 1}

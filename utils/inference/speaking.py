@@ -74,7 +74,7 @@ class Speaking:
         self._again: list[int] = []
         """Pieces to be spoken once more."""
         self._next = 0
-        self.heard = 0
+        self.passed_on = 0
         """The piece whose sound is being passed on."""
         self._waiting: dict[int, list[bytes]] = {}
         """Sound of pieces behind it."""
@@ -88,7 +88,7 @@ class Speaking:
 
     @property
     def is_done(self) -> bool:
-        return self.heard == len(self._utterances)
+        return self.passed_on == len(self._utterances)
 
     @property
     def has_begun(self) -> bool:
@@ -97,7 +97,7 @@ class Speaking:
 
     @property
     def lead_s(self) -> float:
-        """Speech that its listener has in hand; what was heard by now counts as heard."""
+        """Speech that its listener has in hand; what was played by now counts as played."""
         if not self._first_sound:
             return 0.0
         return self._total / OUTPUT_RATE - (time.monotonic() - self._first_sound)
@@ -111,7 +111,7 @@ class Speaking:
             return True
         if self.generation.buffered_s >= BUFFER_S:
             return False
-        # Each sentence beside it slows the one that is being heard.
+        # Each sentence beside it slows the one that is being played.
         return not self.underway or len(self.underway) <= self.lead_s / SECONDS_AHEAD
 
     def begin(self) -> Utterance:
@@ -125,7 +125,7 @@ class Speaking:
         def take(wav: Tensor) -> None:
             nonlocal position
             position += wav.size(1)
-            # What was heard before an error is not heard twice.
+            # What was given before an error is not given twice.
             self._take(number, wav[:, max(0, wav.size(1) - max(0, position - skip)) :])
 
         # A new one each time: of one that failed, attempts and chunks are there already.
@@ -145,10 +145,10 @@ class Speaking:
             self._take(number, spoken.wav)
         self.generation.num_codes += spoken.attempts[-1].codes if spoken.attempts else 0
         self._done[number] = spoken
-        while self.heard in self._done:
-            self._on_spoken(self._done.pop(self.heard))
-            self.heard += 1
-            for pcm in self._waiting.pop(self.heard, []):
+        while self.passed_on in self._done:
+            self._on_spoken(self._done.pop(self.passed_on))
+            self.passed_on += 1
+            for pcm in self._waiting.pop(self.passed_on, []):
                 self.generation.give(pcm)
 
     def _take(self, number: int, wav: Tensor) -> None:
@@ -158,7 +158,7 @@ class Speaking:
         self._given[number] += wav.size(1)
         self._total += wav.size(1)
         pcm = to_pcm16(wav.cpu().float()).numpy().astype("<i2").tobytes()
-        if number == self.heard:
+        if number == self.passed_on:
             self.generation.give(pcm)
         else:
             self._waiting.setdefault(number, []).append(pcm)

@@ -246,7 +246,7 @@ def _reading(
 def _lengths(parts: list[tuple[int, int]], total: int, static_shape: StaticShape) -> tuple[int, ...]:
     """Positions of each clip of a packed row of `total` positions, and of its padding.
 
-    Attention costs the square of a part's length: much padding is cut into pieces, always so many that batches of one
+    Attention costs the square of a part's length: much padding is cut into as many pieces that batches of one
     shape have equally many parts.
     """
     clips = [NUM_LATENTS + sum(part) for part in parts]

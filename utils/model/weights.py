@@ -109,7 +109,7 @@ def load_in_parts(
     """Give a module all weights that `read` gives, holding little of the file at a time.
 
     What was read of a mapped file counts as this process' memory until the mapping goes. A large file is therefore read
-    anew after each `PART_BYTES`: a model as large would otherwise need its memory twice.
+    again after each `PART_BYTES`: a model as large would otherwise need its memory twice.
 
     Args:
         module: all names and sizes are its own.

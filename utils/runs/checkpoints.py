@@ -256,7 +256,7 @@ def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
     raise UserError(
         what=f"there is no complete checkpoint to resume from{damaged}",
         where=str(wanted.run),
-        fix="name another run, or train anew",
+        fix="name another run, or train again",
     )
 
 

@@ -130,7 +130,7 @@ def _session(identity: ProcessId) -> list[psutil.Process]:
     """
     assert os.name == "posix"
     members = []
-    # The pid must be nobody's, or that of the process itself, ended or not.
+    # The pid must be that of no process, or that of the process itself, ended or not.
     with suppress(psutil.NoSuchProcess):
         if not identity.is_same(ProcessId.of(identity.pid)):
             return []

@@ -115,7 +115,7 @@ SENTENCES = {
     "memory_checkpointing": "Out of memory with one clip in a micro-batch: --gradient-checkpointing is on now.",
     "numbers": (
         "Skipped steps: {times}, the last was step {step}. Their loss or gradient was not finite; they changed no "
-        "weights. If it goes on, lower --learning-rate."
+        "weights. If this continues, lower --learning-rate."
     ),
 }
 """Every sentence by its name; the page translates them."""

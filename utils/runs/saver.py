@@ -163,8 +163,8 @@ class Saver:
             if self.failure is not None and before is None:
                 kept = f"of step {self.saved_step} is kept" if self.saved_step is not None else "does not exist"
                 self._log.warn(
-                    f"{self.failure.what.rstrip()}; the newest checkpoint {kept}. Training goes on and saves again as "
-                    f"soon as it can: {self.failure.fix}",
+                    f"{self.failure.what.rstrip()}; the newest checkpoint {kept}. Training continues and saves again "
+                    f"as soon as it can: {self.failure.fix}",
                     source=self.failure.source,
                     step=step,
                     saved_step=self.saved_step,

@@ -59,7 +59,7 @@ def http_settings(application: Starlette, *, max_requests: int) -> Config:
 
     Args:
         application: of `utils.server.application`.
-        max_requests: under way at once.
+        max_requests: in progress at once.
     """
     options: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False}  # the guard logs
     return Config(

@@ -52,7 +52,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if scope["method"] == "HEAD":
-            # The web server leaves out the body of the answer.
+            # The web server drops the body of the answer.
             scope = {**scope, "method": "GET"}
         status, is_whole = "aborted", False
         headers = Headers(scope=scope)

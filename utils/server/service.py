@@ -79,7 +79,7 @@ class SpeechService:
         """Have a request spoken.
 
         Raises:
-            QueueFullError: too many are under way.
+            QueueFullError: too many are in progress.
             UnavailableError: the service is being stopped.
         """
         with self._lock:

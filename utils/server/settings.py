@@ -30,7 +30,7 @@ class ServerConfig(Config):
     slots: int = 8
     """Sentences that a model decodes side by side."""
     max_requests: int = 64
-    """Requests under way at once; further ones are answered with 429."""
+    """Requests in progress at once; further ones are answered with 429."""
     max_characters: int = 20_000
     """Of a request's text."""
     max_upload_mb: int = 64

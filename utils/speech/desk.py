@@ -194,7 +194,7 @@ class GenerationQueue:
         """
         try:
             if not take.is_live:
-                take = heard(take)
+                take = with_sound(take)
             take.save()
         finally:
             self._show(queued, take)
@@ -257,7 +257,7 @@ class GenerationQueue:
 
 
 @disk_errors()
-def heard(take: Take) -> Take:
+def with_sound(take: Take) -> Take:
     """The take with a wav of what was spoken of each line that did not come to its end.
 
     Raises:

@@ -46,7 +46,7 @@ class UnknownVoiceError(NotSpokenError):
 
 
 class QueueFullError(NotSpokenError):
-    """As many requests as are allowed are under way."""
+    """As many requests as are allowed are in progress."""
 
     status, code, retry_after_s = 429, "queue_full", 1
 
@@ -74,7 +74,7 @@ class SpeechRequest(SpeechSettings):
     voice: str = DEFAULT_VOICE
     """Name of a voice of the model, or an uploaded one; or a mixture: anna:0.7,ben:0.3."""
     stream: bool = True
-    """Give sound as soon as there is some. Otherwise faulty sentences are spoken again before anything is heard."""
+    """Give sound as soon as there is some. Otherwise faulty sentences are spoken again before any sound is given."""
 
     def problems(self) -> list[str]:
         found = super().problems()

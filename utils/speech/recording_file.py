@@ -56,7 +56,7 @@ def recording_file(take: Take, kind: str) -> Path:
 
 
 def _chapters(titles: list[str], lengths: list[int]) -> list[dict[str, Any]]:
-    """One for each line, of so many samples."""
+    """One for each line: its number of samples."""
     found, start = list[dict[str, Any]](), 0
     for number, (title, length) in enumerate(zip(titles, lengths, strict=True)):
         times = {"start": start, "end": start + length, "time_base": Fraction(1, OUTPUT_RATE)}

@@ -116,7 +116,7 @@ class SpeechWorker:
         """End the worker and give its device and memory back; returns when it is gone.
 
         Args:
-            reason: what a request that is under way says to its user.
+            reason: what a request in progress says to its user.
 
         Returns:
             Whether there was a worker.

@@ -21,7 +21,7 @@ from utils.training.checkpointing import Services
 from utils.training.data.load import TrainingData
 
 SHARE = 0.1
-"""Of the time that this process has trained: so long measuring may take."""
+"""Of the time that this process has trained: the limit of measuring."""
 SHORTEST_S, LONGEST_S = 20.0, 3_600.0
 """A shorter budget would be spent on starting the process. The other processes of a run wait for the first one."""
 LEAST_TEXTS, MOST_TEXTS = 4, 40

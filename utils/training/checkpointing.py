@@ -108,7 +108,7 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
     if not services.is_writer:
         return
     begun, step, trainer = time.perf_counter(), services.trainer.num_steps, services.trainer
-    # A copy: the lists go on growing while a thread writes it.
+    # A copy: the lists keep growing while a thread writes it.
     values = asdict(state) | {
         "trainer": trainer.state(),
         "recovery": services.recovery.state(),
@@ -152,7 +152,7 @@ def require_saved(services: Services) -> None:
 
 
 def finish_saving(services: Services) -> None:
-    """Let a save under way end: it is the newest checkpoint of a run that failed."""
+    """Let a save in progress end: it is the newest checkpoint of a run that failed."""
     try:
         services.saver.finish()
     except Exception:
@@ -275,7 +275,7 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     if saved["data"] != data or any(name in resumed.changed for name in BOUND) or is_replanned:
         if state.batches_done:
             notes.append(
-                f"epoch {state.epoch + 1} begins anew: its batches are others now, {state.batches_done} were trained on"
+                f"epoch {state.epoch + 1} begins again: its batches are new, {state.batches_done} were trained on"
             )
         state.batches_done, state.losses = 0, []
     if not resumed.is_best:
@@ -285,7 +285,7 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
         changes = ", ".join(f"{name} {now} (was {then})" for name, (then, now) in resumed.changed.items())
         notes.append(f"resumed with other settings: {changes}")
     if resumed.is_best:
-        notes.append(f"{resumed.checkpoint.name} holds weights only: the optimizer's moments start anew")
+        notes.append(f"{resumed.checkpoint.name} holds weights only: the optimizer's moments start from zero")
     notes += [f"a newer checkpoint is damaged and was skipped: {message}" for message in resumed.skipped]
     return state, notes
 

@@ -43,13 +43,13 @@ FREE = (
     "log_to",
     "profile",
 )
-"""Settings a resumed run may be given anew without more ado: the steps it takes stay the same, or there are more."""
+"""Settings a resumed run may be given again without more ado: the steps it takes stay the same, or there are more."""
 FIXED = ("base", "lora_rank")
 """Settings that say what is trained: a run with others is another run."""
 BOUND = ("batch_size", "batch_tokens", "seed", "train_csv", "language", "max_audio_length", "max_text_length")
-"""Settings that decide which clips form which batch: an epoch that was begun with others has to begin anew."""
+"""Settings that decide which clips form which batch: an epoch that was begun with others has to begin again."""
 LORA_RATE, LORA_MOST = 10, 1e-3
-"""With LoRA the learning rate that nobody gave is so many times the base's own, up to a limit.
+"""With LoRA a learning rate that was not given is this many times the base's own, up to a limit.
 
 Sources: Schulman et al. 2025, "LoRA Without Regret" (the best rate is about ten times that of all weights, whatever the
 model's size); Hu et al. 2021, table 12 (GPT-3: 2e-4 with LoRA, 5e-6 with all weights). The limit is for small bases
@@ -75,7 +75,7 @@ class Resumed:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """What a run will do: nobody downstream resolves a setting again."""
+    """What a run will do: no setting is resolved again after it."""
 
     config: TrainConfig
     """The settings, open ones filled in."""
@@ -212,7 +212,7 @@ def require_resumable(plan: RunPlan, data: str, recordings: list[str]) -> None:
         raise UserError(
             what=f"the dataset has changed since this run was cut: its place in the data means nothing now{details}",
             where=str(resumed.checkpoint),
-            fix="start a new run, or add --allow-changes to begin the epoch anew with the clips there are",
+            fix="start a new run, or add --allow-changes to begin the epoch again with the clips there are",
         )
     assert config.num_epochs
     if state["epoch"] >= config.num_epochs:
@@ -234,7 +234,7 @@ def micro_batches_of(plan: RunPlan, world: int) -> int:
         0 for a run of a version that did not keep it.
 
     Raises:
-        UserError: so many processes cannot share them.
+        UserError: this number of processes cannot share them.
     """
     config, resumed = plan.config, plan.resumed
     if resumed is None or "grad_accumulation" in resumed.changed:
@@ -263,7 +263,7 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
     """
     assert config.resume is not None
     wanted = find_resume(config.resume, project)
-    # The run keeps them as its project's own, wherever that lies now: to name them is to give nothing anew.
+    # The run keeps them as its project's own, wherever that lies now: to name them is to give nothing new.
     config = with_own_csvs(config, project)
     checkpoint, skipped = whole_checkpoint(wanted)
     if (checkpoint / OPTIMIZER_PARTS).is_dir():
@@ -293,7 +293,7 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
         )
     if firm and not config.allow_changes:
         raise UserError(
-            what=f"a resumed run keeps its settings, but these were given anew: {', '.join(firm)}{details}",
+            what=f"a resumed run keeps its settings, but these were given again: {', '.join(firm)}{details}",
             where=str(wanted.run),
             fix="leave them out, add --allow-changes to resume with them, or start a new run",
         )

@@ -134,7 +134,7 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
 
 
 def _warm_up(trainer: Trainer, groups: Iterator[list[Batch]], steps: int) -> None:
-    """So many steps, and more while fp16 overflows: what the optimizer does is seen only once it has run."""
+    """This many steps, and more while fp16 overflows: what the optimizer does is seen only once it has run."""
     results = [trainer.step(next(groups)) for _ in range(steps)]
     while results[-1].is_overflow and len(results) < steps + MAX_OVERFLOWS:
         results.append(trainer.step(next(groups)))
@@ -150,7 +150,7 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, observed
         begin = time.perf_counter()
         group = next(groups)
         waits.append(time.perf_counter() - begin)
-        # The losses are read before the update, which may then still be under way: the next step's time has it in it.
+        # The losses are read before the update, which may then still be in progress: the next step's time has it in it.
         loss = trainer.step(group).losses.total
         times.append(time.perf_counter() - begin)
         batches += group

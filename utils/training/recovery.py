@@ -22,9 +22,9 @@ from utils.training.data.batches import Batch
 from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
 SplitBatch = Callable[[Batch, int], list[Batch]]
-"""The same clips in batches of so many or fewer."""
+"""The same clips in batches of this many or fewer."""
 MAX_IN_A_ROW = 10
-"""So many steps without a usable gradient are no accident."""
+"""This many steps without a usable gradient are no accident."""
 NUM_NAMED = 8
 """Clips named in a message at most."""
 Warn = Callable[..., None]
@@ -254,7 +254,7 @@ class Recovery:
 
 
 def _free_memory(device: torch.device) -> None:
-    """Give back what the failed attempt held."""
+    """Release what the failed attempt held."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

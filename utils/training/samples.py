@@ -28,9 +28,9 @@ SPEAKING_FOLDER = ".speaking"
 """In that one: what is being spoken."""
 WORKER_LOG = "worker.log"
 MAX_FAILURES = 3
-"""After so many failures in a row nothing more is spoken in this run."""
+"""After this many failures in a row nothing more is spoken in this run."""
 LAST_SAMPLE_S = 120.0
-"""After the last step, the samples of the last evaluation are waited for so long: nothing else is left to do."""
+"""After the last step, the samples of the last evaluation are waited for this long: nothing else is left to do."""
 POLL_S = 0.05
 NICE = 10
 SEED = 1
@@ -212,7 +212,7 @@ class SampleWorker:
                     # The second name exists on Windows only.
                     nice = NICE if os.name == "posix" else getattr(psutil, "BELOW_NORMAL_PRIORITY_CLASS")  # noqa: B009
                     psutil.Process(self._process.pid).nice(nice)
-            # Only one request is under way, so that the pipe is empty and takes it at once.
+            # Only one request is in progress, so that the pipe is empty and takes it at once.
             self._process.send(
                 {
                     "do": "speak",

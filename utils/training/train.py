@@ -295,14 +295,14 @@ def fit(state: RunState, services: Services) -> End:
     """Train until the last epoch, a limit or a request to stop; whatever is trained by then is saved.
 
     Raises:
-        UserError: the numbers went wrong for good, a recording is missing, a process does not answer, memory ran out,
+        UserError: the numbers stayed wrong, a recording is missing, a process does not answer, memory ran out,
             or the end could not be saved.
     """
     try:
         num_profiled = services.plan.config.profile if services.is_writer else 0
         with profiled_steps(services.folder, num_profiled) as step_done:
             ended = train_epochs(state, services, step_done)
-        # What is under way may be the end already.
+        # What is in progress may be the end already.
         services.sampling.poll(services.saver.finish())
         if services.saver.saved_step != services.trainer.num_steps:
             save(state, services, wait=True)
@@ -344,7 +344,7 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
             log_machine(services, result)
             services.recovery.note(result, [name for batch in batches for name in batch.names])
             services.sampling.poll(services.saver.poll())
-            # Stop, or save and go on.
+            # Stop, or save and continue.
             hours, is_stopped = services.plan.config.max_hours, services.stop.number is not None
             time_is_up = hours is not None and time.monotonic() - services.begun >= hours * 3_600
             # The same for all processes.
@@ -569,7 +569,7 @@ def require_readable(services: Services, lost: list[str]) -> None:
         lost: what this process could not read, each with the reason.
 
     Raises:
-        ClipLost: one process could not, raised in all of them: those that went on would wait for it without end.
+        ClipLost: one process could not, raised in all of them: those that continued would wait for it without end.
     """
     if not any(services.trainer.any_process(bool(lost))):
         return

@@ -119,7 +119,7 @@ class Trainer:
             self.scaler.load_state_dict(state["scaler"])
 
     def release_memory(self) -> None:
-        """Give back what only further steps need: gradients and moments; the weights stay."""
+        """Release what only further steps need: gradients and moments; the weights stay."""
         self.optimizer.zero_grad(set_to_none=True)
         self.optimizer.state.clear()
         if self.device.type == "cuda":

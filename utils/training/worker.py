@@ -1,6 +1,6 @@
 """The process that trains for `train_gpt`: python -m utils.training.worker; see `utils.training.child`.
 
-Its input is one line of JSON, what to train, and then stays open as long as somebody waits for the run: at its end this
+Its input is one line of JSON, what to train, and then stays open as long as a caller waits for the run: at its end this
 process finishes the step, saves and leaves. Its replies follow `utils.jobs.json_lines`.
 """
 
@@ -100,11 +100,11 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
 
 
 def _heed_input(pipe: int, parent: int) -> None:
-    """At the end of the input do what Ctrl-C does: somebody pressed it, or nobody waits for this run any more."""
+    """At the end of the input do what Ctrl-C does: it was pressed, or no caller waits for this run any more."""
     while os.read(pipe, 4096):
         pass
     if os.getppid() != parent:
-        # Nobody reads what libraries print: a broken pipe must not keep the run from saving.
+        # No process reads what libraries print: a broken pipe must not keep the run from saving.
         nothing = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             os.dup2(nothing, stream.fileno())

@@ -1,4 +1,4 @@
-"""The envelope filter gives a sound the spectrum that was told, and leaves its pitch and its place in time."""
+"""The envelope filter gives a sound the spectrum that was given, and leaves its pitch and its place in time."""
 
 import torch
 
@@ -30,20 +30,20 @@ def test_a_sound_that_is_as_told_stays_as_it_is() -> None:
 
 def test_the_told_envelope_is_met_and_the_pitch_stays() -> None:
     torch.manual_seed(1)
-    sound, told = hum(150.0), log_mel(hum(150.0)).clone()
+    sound, asked = hum(150.0), log_mel(hum(150.0)).clone()
     tilt = torch.linspace(0.5, -1.5, 80)[:, None] + torch.linspace(-0.5, 0.5, FRAMES)
-    made = EnvelopeFilter()(sound, told + tilt)
-    distance = (log_mel(made) - told - tilt)[..., 4:-4].abs().mean()
-    assert distance < 0.25 < (log_mel(sound) - told - tilt)[..., 4:-4].abs().mean()
+    made = EnvelopeFilter()(sound, asked + tilt)
+    distance = (log_mel(made) - asked - tilt)[..., 4:-4].abs().mean()
+    assert distance < 0.25 < (log_mel(sound) - asked - tilt)[..., 4:-4].abs().mean()
     pitch = track_pitch(made[:, 0], OUTPUT_RATE, HOP)[0, 6:-6]
     assert ((pitch / 150.0).log2().abs() < 0.02).float().mean() > 0.95
 
 
 def test_silence_stays_finite_and_learns() -> None:
-    told = torch.zeros(1, 80, FRAMES, requires_grad=True)
-    made = EnvelopeFilter()(torch.zeros(1, 1, FRAMES * HOP), told)
+    asked = torch.zeros(1, 80, FRAMES, requires_grad=True)
+    made = EnvelopeFilter()(torch.zeros(1, 1, FRAMES * HOP), asked)
     made.sum().backward()
-    assert made.isfinite().all() and told.grad is not None and told.grad.isfinite().all()
+    assert made.isfinite().all() and asked.grad is not None and asked.grad.isfinite().all()
 
 
 def test_a_decoder_keeps_no_numbers_of_the_filter() -> None:

@@ -1,4 +1,4 @@
-"""The harmonic source hums what it is told, and the generator that hears it is called as stock's is."""
+"""The harmonic source hums what it is given, and the generator that takes it is called as stock's is."""
 
 from dataclasses import replace
 

@@ -108,7 +108,7 @@ def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips) -> Non
 def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers: int) -> None:
     shape = find_base("tiny").gpt_shape()
 
-    def heard(seed: int, epoch: int) -> torch.Tensor:
+    def conditioning_of(seed: int, epoch: int) -> torch.Tensor:
         places = list(EpochBatches([1] * len(clips), 2, seed=None).epoch(epoch))
         loader = make_loader(
             ClipDataset(listed(clips), seed=seed, training=True),
@@ -118,20 +118,20 @@ def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers:
         )
         return torch.cat([batch.conditioning_audio for batch in loader])
 
-    assert torch.equal(heard(1, 0), heard(1, 0))
-    assert not torch.equal(heard(1, 0), heard(1, 1))
-    assert not torch.equal(heard(1, 0), heard(2, 0))
+    assert torch.equal(conditioning_of(1, 0), conditioning_of(1, 0))
+    assert not torch.equal(conditioning_of(1, 0), conditioning_of(1, 1))
+    assert not torch.equal(conditioning_of(1, 0), conditioning_of(2, 0))
 
 
 def test_crop_lengths_and_places_are_stocks(clips) -> None:
     dataset = ClipDataset(listed(clips), seed=5, training=True)
     for epoch in range(20):
         for number, clip in enumerate(clips):
-            _, _, heard, (start, end), _ = dataset[(epoch, number)]
-            assert len(heard) == LONGEST
+            _, _, crop, (start, end), _ = dataset[(epoch, number)]
+            assert len(crop) == LONGEST
             assert 0 <= start < end <= clip.num_samples
             assert SHORTEST <= end - start <= LONGEST or end - start == clip.num_samples // 2
-            assert not heard[end - start :].any()
+            assert not crop[end - start :].any()
 
 
 def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -> None:

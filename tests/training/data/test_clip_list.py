@@ -92,7 +92,7 @@ def test_a_list_that_does_not_fit_into_memory_is_refused(project: Project, monke
     monkeypatch.setattr(load, "BYTES_A_CLIP", 10**9)
     assert len(start(project).train) == 6, "of eight clips"
     monkeypatch.setattr(load, "BYTES_A_CLIP", 1.1 * 10**9)
-    with pytest.raises(UserError, match=r"a list of 8 clips takes up to 8\.8 GB of memory, and 8\.5 GB are free"):
+    with pytest.raises(UserError, match=r"a list of 8 clips needs up to 8\.8 GB of memory, and 8\.5 GB are free"):
         start(project)
 
 

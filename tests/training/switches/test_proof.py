@@ -121,7 +121,7 @@ def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
 
 @pytest.mark.parametrize("number", [0, 3])
 def test_each_block_must_be_seen(number: int) -> None:
-    """One block that computes otherwise, or unseen, is told."""
+    """One block that computes otherwise, or unseen, is reported."""
     gpt = make_gpt(sdpa=True)
     gpt.gpt.h[number].forward = lambda x, attend, dropout: x
     with record_step(gpt) as record:

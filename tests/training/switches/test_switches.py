@@ -1,4 +1,4 @@
-"""What can be had on a device is tried; what cannot is off with its reason, and the run goes on."""
+"""What can be had on a device is tried; what cannot is off with its reason, and the run continues."""
 
 import shutil
 import sysconfig

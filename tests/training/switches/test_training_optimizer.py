@@ -162,7 +162,7 @@ def test_compiled_blocks_keep_their_names_and_compute_the_same(project: Project)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "kernel", "tolerance"),
-    # The same sums in another order; in bf16, of 8 bits, roundings that compiled code leaves out.
+    # The same sums in another order; in bf16, of 8 bits, roundings that compiled code omits.
     [(torch.float32, "flash (CPU)", 1e-5), (torch.bfloat16, "matrix products (CPU)", 2e-2)],
     ids=str,
 )
@@ -209,7 +209,7 @@ def _break_blocks(gpt, mode) -> None:
 
 
 def _fail_after(block, calls: Iterator, *inputs, **options):
-    """What a block does whose compiled code is good for so many calls."""
+    """What a block does whose compiled code is good for this many calls."""
     from torch._inductor.exc import InvalidCxxCompiler
 
     if next(calls, None) is None:
@@ -261,7 +261,7 @@ def test_a_step_that_is_done_again_holds_nothing_of_the_failed_one() -> None:
 
 
 def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory() -> None:
-    """Smaller micro-batches mend it; a compiler that lacks the machine's own memory is a failure of compiling."""
+    """Smaller micro-batches fix it; a compiler that lacks the machine's own memory is a failure of compiling."""
     from torch._inductor.exc import InductorError
 
     optimizations = TrainingOptimizer(device="cpu")

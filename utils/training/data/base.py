@@ -28,7 +28,7 @@ ADDED = "added_tokens"
 
 @dataclass(frozen=True)
 class TrainedBase(Base):
-    """A run's base with the GPT that the run came to."""
+    """A run's base with the GPT that the run ended with."""
 
     gpt: Path
     """Its weight file."""

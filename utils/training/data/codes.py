@@ -5,7 +5,7 @@ reads no header twice. A file whose stamp (`utils.dataset.storage.stamps`) has c
 
 Codes lie in a folder named after the DVAE's fingerprint with two files that only ever grow: codes.bin, all codes as
 int16 one after the other, and index.jsonl, a line {"audio", "offset", "length"} a clip, keyed by the hash of its file.
-A kill between the two leaves codes nobody points to.
+A kill between the two leaves codes that nothing points to.
 
 Of several lines about one file the last one counts; a torn or foreign line counts as not there.
 """

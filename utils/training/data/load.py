@@ -195,7 +195,7 @@ def _rows(csvs: Sequence[Path]) -> list[list[_Row]]:
     needed, available = count * BYTES_A_CLIP, memory().available_bytes
     if needed > available:
         raise UserError(
-            what=f"a list of {count:,} clips takes up to {needed / 1e9:.1f} GB of memory, and {available / 1e9:.1f} GB "
+            what=f"a list of {count:,} clips needs up to {needed / 1e9:.1f} GB of memory, and {available / 1e9:.1f} GB "
             "are free",
             where=str(csvs[0]),
             fix="train on fewer clips, or on a machine with more memory",

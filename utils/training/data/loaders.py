@@ -106,7 +106,7 @@ class Loaders:
         return self._batches.count(epoch)
 
     def steps_left(self, epoch: int, batches_done: int) -> int:
-        """Optimizer steps to the end of the last epoch, from where so many micro-batches of an epoch are done."""
+        """Optimizer steps to the end of the last epoch, from where this many micro-batches of an epoch are done."""
         assert self._config.num_epochs
         done = {epoch: batches_done}
         left = (self.num_batches(one) - done.get(one, 0) for one in range(epoch, self._config.num_epochs))
@@ -149,7 +149,7 @@ class Loaders:
         """What `train` brings, by optimizer step; the epoch's last step may have fewer micro-batches."""
         rank, world, source = self._batches.rank, self._batches.world, iter(self.train(epoch, start))
         while group := list(islice(source, self.batches_per_step // world)):
-            # A run of an earlier version goes on with its dropout: one sequence of draws for each process.
+            # A run of an earlier version continues with its dropout: one sequence of draws for each process.
             step = world if self.global_micro_batches else 0
             yield [
                 replace(

@@ -158,7 +158,7 @@ def choose_layout(sdpa: bool, precision: str, device: torch.device, *, is_compil
     """One packed row where attention can keep clips apart cheaply, rows elsewhere.
 
     On CUDA that takes the variable-length kernel: compute capability 8.0 and half precision. A CPU goes clip by clip,
-    which compiled code would have to be made anew for with each batch.
+    which compiled code would have to be made again for with each batch.
     """
     if not sdpa:
         return "rows"

@@ -94,7 +94,7 @@ def make_accelerator(device: Device) -> Accelerator:
     accelerator = Accelerator(
         # Left to itself, accelerate would also take GPUs that nothing here is made for, such as Apple's.
         cpu=device == "cpu",
-        # Left out, these come from the environment: an fp32 run would compute in bf16, compiled.
+        # Omitted, these come from the environment: an fp32 run would compute in bf16, compiled.
         mixed_precision="no",
         dynamo_backend="no",
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),

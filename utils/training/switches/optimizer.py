@@ -100,7 +100,7 @@ class Optimizations:
     def attempt(self, model: XttsGpt, work: Callable[[], Result], undo: Callable[[], None]) -> Result:
         """Do something with the model; when compiling fails, do it once more with the blocks as they are written.
 
-        Compiling can fail at any time: code is compiled anew for shapes that are new, and for evaluation. Not where it
+        Compiling can fail at any time: code is compiled again for shapes that are new, and for evaluation. Not where it
         ran out of the GPU's memory: that is passed on, as of every other work.
 
         Args:
