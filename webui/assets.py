@@ -1,6 +1,6 @@
 """Serve the page compressed, and its scripts and styles from gradio's folder to browsers on this computer.
 
-gradio compresses each script anew for every page, which delays the first paint, and the page itself, which holds all
+gradio compresses each script again for every page, which delays the first paint, and the page itself, which holds all
 components, never. Here a script is compressed once; its name changes with its content, so a browser need not ask for
 it twice.
 """
@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX = "/assets/"
 HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
-"""A browser may keep it for good."""
+"""A browser may keep it forever."""
 LEVEL = 6
 """Of gzip: more costs time and saves little."""
 

@@ -29,7 +29,7 @@ class Field:
     default: Any
     """None also where the base model or the machine chooses."""
     may_be_open: bool
-    """None is a value: whoever runs it chooses."""
+    """None is a value: the program that runs it chooses."""
 
 
 def fields_of(config: Any) -> dict[str, Field]:

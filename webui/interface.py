@@ -25,7 +25,7 @@ from webui.tabs.train import create_train_tab
 from webui.temporary import KEPT_S, LOOK_S
 
 MAX_WAITING = 64
-"""So many requests may wait for their turn; more are refused at once instead of piling up."""
+"""This many requests may wait for their turn; more are refused at once instead of piling up."""
 
 QUEUE_LOOK_S = 0.02
 """How often gradio looks whether something waits; its own millisecond takes a fourteenth of a core from training."""
@@ -56,7 +56,7 @@ def create_ui(
         wire_events(Frame(page=page, registry=registry, studio=studio))
         page.queue(max_size=MAX_WAITING)
     page._queue.sleep_when_free = QUEUE_LOOK_S
-    # Of up to 10,000 events it would keep statistics, made anew with each event, for a page that is not served.
+    # Of up to 10,000 events it would keep statistics, made again with each event, for a page that is not served.
     page._queue.ANALYTICS_MAX_EVENTS = 0
     page.lay_out = lay_out
     return page

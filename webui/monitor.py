@@ -13,7 +13,7 @@ EVERY_S = 1.5
 """A reading is at most so old: less than the page's polls are apart."""
 HISTORY_S = 900.0
 IDLE_S = 60.0
-"""Where nobody looked for so long, a line across the gap would invent values."""
+"""Where no page was open for this long, a line across the gap would invent values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class MachineSample:
 
 
 class Monitor:
-    """Reads the machine while somebody looks, and keeps the last minutes of readings."""
+    """Reads the machine while a page is open, and keeps the last minutes of readings."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

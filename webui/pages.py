@@ -11,7 +11,7 @@ EVERY_S = 2.0
 ANSWERS_PER_S = 4
 """All pages together ask no more often: what answers them is missing to a training on the same processor."""
 FORGET_S = 60.0
-"""A page that did not ask for so long is closed, or a browser's tab that is not looked at."""
+"""A page that did not ask for this long is closed, or a browser's tab that is not looked at."""
 SHARED_S = 1.0
 """So old may an answer be that another page asked for."""
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from webui.markup import lines
 
 
 class Registry(dict[str, Any]):
-    """Maps ids to components, typed Any because each kind has its own events; an id belongs to one for good."""
+    """Maps ids to components, typed Any because each kind has its own events; an id always belongs to one."""
 
     def add(self, tab: str, components: dict[str, Block]) -> None:
         """Register the components of one tab under "tab.name".

@@ -165,7 +165,7 @@ def access_of(flags: argparse.Namespace, auth: Login) -> Access:
 
 
 def gibibytes(value: float, *, flag: str) -> int:
-    """So many GiB in bytes.
+    """This many GiB in bytes.
 
     Raises:
         UserError: it is no size: zero, negative, infinite or no number.

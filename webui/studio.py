@@ -42,7 +42,7 @@ class Studio:
     input_roots: tuple[Path, ...] = ()
     """Folders of the server, besides `output`, that recordings may be taken from."""
     access: "Access | None" = None
-    """Who may use the page, and how much it takes; None where nobody asks, as in tests."""
+    """Who may use the page, and how much it takes; None where it is not asked, as in tests."""
     before_training: list[Callable[[], str]] = field(default_factory=list)
     """Called before a training starts, to free what it needs; each says what it did, or nothing."""
     monitor: Monitor = field(default_factory=Monitor)

@@ -37,7 +37,7 @@ class TakeWatch:
         self._read = lru_cache(MAX_KEPT)(_read)
 
     def newest(self, project: Project, limit: int) -> list[ShownTake]:
-        """At most so many takes, the newest first; folders that hold none are skipped."""
+        """At most this many takes, the newest first; folders that hold none are skipped."""
         found: list[ShownTake] = []
         for folder in take_folders(project):
             if len(found) >= limit:

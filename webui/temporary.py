@@ -17,7 +17,7 @@ VARIABLE = "GRADIO_TEMP_DIR"
 """Where gradio looks for the folder."""
 PREFIX = "xtts-studio-web-"
 LOOK_S, KEPT_S = 3600, 86_400
-"""Hourly, what is older than a day is removed; a page that is open for so long may still play what it was given."""
+"""Hourly, what is older than a day is removed; a page that is open for this long may still play what it was given."""
 
 log = logging.getLogger(__name__)
 

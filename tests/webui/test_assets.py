@@ -1,4 +1,4 @@
-"""Scripts and styles are kept for good by a browser on this computer; all others ask gradio. The page is compressed."""
+"""Scripts and styles are kept forever by a browser on this computer; all others ask gradio. The page is compressed."""
 
 import asyncio
 import re

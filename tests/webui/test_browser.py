@@ -28,11 +28,11 @@ UNNAMED = """() => [...document.querySelectorAll('input, textarea, select, butto
         && !e.title && !e.innerText.trim())
     .map(e => e.outerHTML.slice(0, 200))"""
 """Fields and buttons that a screen reader could only call by their kind; a placeholder is no name."""
-HEARD = """(() => {
-    window.heard = []
+PLAYED = """(() => {
+    window.played = []
     const play = HTMLMediaElement.prototype.play
     HTMLMediaElement.prototype.play = function () {
-        if (!this.isWatched) this.addEventListener('ended', () => window.heard.push(this.duration))
+        if (!this.isWatched) this.addEventListener('ended', () => window.played.push(this.duration))
         this.isWatched = true
         return play.call(this)
     }
@@ -72,7 +72,7 @@ def page(browser: Browser, address: str, faults: list[str]) -> Page:
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     opened.set_default_timeout(30_000)
     opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.add_init_script(HEARD)
+    opened.add_init_script(PLAYED)
     opened.goto(address)
     return opened
 
@@ -151,7 +151,7 @@ def fix_clip(page: Page) -> None:
     choose_clip(page)
     expect(page.locator("#clip-box")).to_be_in_viewport()
     page.locator("#clip-sound").get_by_role("button", name="Play", exact=True).click()
-    page.wait_for_function("window.heard.length > 0")
+    page.wait_for_function("window.played.length > 0")
     words = page.locator("#clip-text textarea")
     fixed = words.input_value() + " Indeed."
     words.fill(fixed)
@@ -237,12 +237,12 @@ def listen(page: Page) -> None:
     expect(page.locator("#take-status .badge").first).to_have_text(text.TAKE_STATES["finished"], timeout=SLOW_MS)
     play = page.locator("#whole").get_by_role("button", name="Play", exact=True)
     expect(play).to_be_visible()
-    # So small a base says little: what counts is that all of it is heard, not the whole seconds that the player shows.
+    # So small a base says little: what counts is that all of it is played, not the whole seconds that the player shows.
     length = page.evaluate(LENGTH, page.locator("#whole a[download]").get_attribute("href"))
     assert length > 0.1
     play.click()
     # Its sentences play by themselves, too: only the whole recording has this length.
-    page.wait_for_function("length => window.heard.some(heard => Math.abs(heard - length) < 0.02)", arg=length)
+    page.wait_for_function("length => window.played.some(played => Math.abs(played - length) < 0.02)", arg=length)
     with page.expect_download() as download:
         page.locator("#whole a[download]").click()
     assert download.value.path().stat().st_size > 1_000
@@ -306,7 +306,7 @@ def choose_clip(page: Page) -> None:
     deadline = time.monotonic() + 30
     while not page.locator("#clip-box").is_visible():
         assert time.monotonic() < deadline
-        # A click on a row that the table is drawing anew chooses nothing.
+        # A click on a row that the table is drawing again chooses nothing.
         page.locator("#clips-table [role=gridcell]").first.click()
         page.wait_for_timeout(1000)
 

@@ -101,7 +101,7 @@ def test_what_is_typed_stays_when_the_dataset_changes(studio, project):
 
 
 def on_page(updates: dict[str, Any]) -> dict[str, Any]:
-    """What the page sends about the clip that it was told to show."""
+    """What the page sends about the clip that it was asked to show."""
     return {**NAME, "data.clip": updates["data.clip"], "data.shown": updates["data.shown"]}
 
 

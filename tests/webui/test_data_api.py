@@ -1,4 +1,4 @@
-"""Tab 1 through the page's API: every kind of upload becomes clips, and clips are mended as a person would.
+"""Tab 1 through the page's API: every kind of upload becomes clips, and clips are fixed as a person would.
 
 One app and one dataset for all: a preparation starts a process that loads PyTorch.
 """
@@ -151,7 +151,7 @@ def test_forms_that_are_not_whole_are_refused_before_a_process_starts(voice: Voi
     ):
         with pytest.raises(Exception, match=said):
             voice.call(name, clip=clip, **values)
-    for base in ("/etc", "../../assets", "nobody"):
+    for base in ("/etc", "../../assets", "missing"):
         with pytest.raises(Exception, match="there is no base"):
             voice.call("language_look", language="en", base=base)
     assert len(voice.call("status")["jobs"]) == before

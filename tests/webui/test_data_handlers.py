@@ -39,7 +39,7 @@ def test_a_starter_base_is_offered_first_once_it_is_there(tmp_path, monkeypatch)
     assert bar.base_choices()[0] == (text.BASE_NAMES["starter"], "starter")
 
 
-@pytest.mark.parametrize("base", ["/etc", "../../assets", "nobody", 3, ["tiny"], "tiny\x00"])
+@pytest.mark.parametrize("base", ["/etc", "../../assets", "missing", 3, ["tiny"], "tiny\x00"])
 def test_a_base_that_is_not_offered_is_refused_everywhere(studio, project, started, base):
     form = {**NAME, "project.language": "en", "project.base": base, "train.start_from": "", "language.corpus": None}
     with pytest.raises(UserError, match="there is no base"):

@@ -1,4 +1,4 @@
-"""A form's values become settings: every fault is told together, and numbers are read as people write them."""
+"""A form's values become settings: all faults are reported together, and numbers are read as people write them."""
 
 import pytest
 

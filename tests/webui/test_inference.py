@@ -44,7 +44,7 @@ def studio(project: Project) -> Iterator[Studio]:
 
 
 def form(**changes: object) -> dict[str, object]:
-    """The values of a form that nobody touched but for `changes`."""
+    """The values of an untouched form but for `changes`."""
     known = fields_of(SpeechSettings)
     plain: dict[str, object] = {f"inference.set_{name}": field.default for name, field in known.items()}
     plain |= {
@@ -224,7 +224,7 @@ def test_a_stopped_take_keeps_no_language_and_is_shown_in_each(studio, project):
     until(take, lambda now: bool(now.sentences))
     with speaking("es"):
         assert [free() for free in studio.before_training] == [text.TEXTS["es"]["RELEASED"]]
-    assert ended(take).message == text.TEXTS["en"]["RELEASE_REASON"], "whoever reads it later may speak another one"
+    assert ended(take).message == text.TEXTS["en"]["RELEASE_REASON"], "its next reader may speak another one"
     for code in ("en", "es"):
         with speaking(code):
             shown = inference.show_take(studio, form(take=take.id))["inference.status"]
@@ -353,7 +353,7 @@ def test_a_refused_start_stops_no_take_and_each_that_starts_tells_what_it_stoppe
 
 
 def test_what_is_being_spoken_for_one_project_is_not_shown_for_another(tmp_path):
-    """The page's events that go on for long end where another project is chosen; the takes themselves go on."""
+    """The page's events that run for long end where another project is chosen; the takes themselves continue."""
     page = create_ui(tmp_path)
     long = {
         number

@@ -1,4 +1,4 @@
-"""From a new project to a voice that is heard with the keyboard alone, in each language and size of the page."""
+"""From a new project to a voice that plays with the keyboard alone, in each language and size of the page."""
 
 import re
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def upload(page: Page, files: list[Path]) -> None:
         page.wait_for_timeout(500)
         if chosen:
             break
-        # The new project fills the page: a box that is made anew meanwhile has lost the focus.
+        # The new project fills the page: a box that is made again meanwhile has lost the focus.
     chosen[0].set_files(files)
 
 

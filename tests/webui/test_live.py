@@ -189,7 +189,7 @@ def test_values_of_a_wrong_type_in_a_log_do_not_freeze_the_page(tmp_path):
 
 
 def test_a_part_that_cannot_be_told_leaves_the_others(tmp_path, monkeypatch, caplog):
-    """Whatever a file may hold: the rest of the page goes on, and the log has the traceback once."""
+    """Whatever a file may hold: the rest of the page continues, and the log has the traceback once."""
     studio, _ = studio_with_run(tmp_path, 3)
     monkeypatch.setattr(live, "made_base", lambda project: 1 / 0)
     for _ in range(3):
@@ -205,7 +205,7 @@ def test_nothing_of_another_project_stays_where_a_run_cannot_be_told_or_its_proj
         *("train.proofs", "train.progress", "train.loss_plot", "train.speed_plot", "train.samples", "train.log"),
         *("train.stop", "train.resume", "train.export"),
     }
-    gone = live.poll(studio, VALUES | {"project.project": "nobody"})
+    gone = live.poll(studio, VALUES | {"project.project": "missing"})
     monkeypatch.setattr(live, "_started", lambda *args: 1 / 0)
     not_told = live.poll(studio, VALUES)
     for updates, words in ((gone, text.PROJECT_GONE), (not_told, text.NOT_READ)):
@@ -242,7 +242,7 @@ def test_the_state_of_jobs_that_have_ended_is_read_once(tmp_path, monkeypatch):
         assert status.status(studio, "maria") == first
     with log.open("a", encoding="utf-8") as file:
         file.write(step(4))
-    assert status.status(studio, "maria")["jobs"][0]["done"] == 4, "it went on, and the very next answer says so"
+    assert status.status(studio, "maria")["jobs"][0]["done"] == 4, "it continued, and the very next answer says so"
 
 
 def test_the_totals_of_a_dataset_are_read_once(tmp_path):

@@ -34,14 +34,14 @@ def test_an_id_of_the_page_is_given_once(tmp_path):
 
 
 def test_a_page_that_asks_again_and_again_keeps_nothing_more(tmp_path):
-    """gradio would keep each component that it made anew, and its description, for as long as the session."""
+    """gradio would keep each component that it made again, and its description, for as long as the session."""
     page, project = create_ui(tmp_path), make_project(tmp_path)
     session = SessionState(page)
     live = next(fn for fn in page.fns.values() if fn.api_name == "live")
     values = [project.name, *[None] * (len(live.inputs) - 1)]
 
     def ask() -> tuple[int, int]:
-        # Without the number of its last answer the page is told everything anew, choices and all.
+        # Without the number of its last answer the page gets everything again, choices and all.
         asyncio.run(page.process_api(live, list(values), state=session, session_hash="one"))
         return len(session.blocks_config.blocks), len(session.config_values)
 
@@ -56,7 +56,7 @@ def test_the_queue_sleeps_while_nothing_waits(tmp_path: Path) -> None:
 
 
 def test_a_poll_has_gradio_describe_no_component_anew(tmp_path: Path) -> None:
-    """gradio describes each output of an event anew, whether it changes or not: of dozens that takes 40 ms."""
+    """gradio describes each output of an event again, whether it changes or not: of dozens that takes 40 ms."""
     polls = [fn for fn in create_ui(tmp_path).fns.values() if fn.fn and (fn.api_name or "").startswith("live")]
     assert [len(fn.outputs) for fn in polls] == [2, 2]
 
@@ -140,7 +140,7 @@ def test_the_app_starts_where_a_proxy_does_not_know_this_computer(tmp_path: Path
         assert httpx.get(page + "config").json()["root"] == page + "studio"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGTERM that can be heard")
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGTERM that can be handled")
 def test_an_app_that_is_told_to_end_leaves_nothing_in_the_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "output").mkdir()
     (tmp_path / "tmp").mkdir()

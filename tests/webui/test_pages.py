@@ -30,7 +30,7 @@ def test_an_answer_that_took_long_does_not_replace_a_younger_one() -> None:
         assert shared.get("a", lambda: "young", fresh=True) == "young"
         return "old"
 
-    assert shared.get("a", slow) == "old" and shared.get("a", lambda: "anew") == "young"
+    assert shared.get("a", slow) == "old" and shared.get("a", lambda: "new") == "young"
 
 
 def test_an_answer_is_shared_while_it_is_young_and_made_anew_on_demand() -> None:

@@ -64,7 +64,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _no_page_left(browser: Browser) -> Iterator[None]:
-    """A test that fails leaves no page that goes on asking the server beside the next test."""
+    """A test that fails leaves no page that keeps asking the server beside the next test."""
     yield
     for context in browser.contexts:
         context.close()
@@ -162,7 +162,7 @@ def test_project_and_tab_stand_in_the_address(browser: Browser, address: str) ->
 
 
 def test_a_project_that_is_gone_leaves_the_page_with_one_that_is_there(browser: Browser, address: str) -> None:
-    page = opened(browser, f"{address}?project=nobody&tab=nothing", "desk", [])
+    page = opened(browser, f"{address}?project=missing&tab=nothing", "desk", [])
     expect(page.get_by_role("combobox", name=text.PROJECT, exact=True)).to_have_value(re.compile("anna|maria"))
     expect(tab(page, text.DATA_TAB)).to_have_attribute("aria-selected", "true")
     page.wait_for_url(re.compile("project=(anna|maria)"))

@@ -1,4 +1,4 @@
-"""Who has to wait: what computes on the GPU in one line, and nobody behind more others than the queue holds."""
+"""Who has to wait: what computes on the GPU in one line, and no request behind more others than the queue holds."""
 
 import threading
 
@@ -10,7 +10,7 @@ from webui.interface import create_ui
 
 
 def test_what_computes_on_the_gpu_waits_in_one_line(tmp_path):
-    """Speaking, comparing and going on with a take: one at a time, whoever asks."""
+    """Speaking, comparing and resuming a take: one at a time, for all pages."""
     heavy = {"inference_speak", "inference_continue", "inference_compare"}
     found = {block.api_name: block for block in create_ui(tmp_path).fns.values() if block.api_name in heavy}
     assert found.keys() == heavy

@@ -104,12 +104,12 @@ def test_without_the_recording_edges_are_not_moved(studio, started, recording):
 
 def test_a_clip_that_another_tab_cut_is_followed_and_not_cut_again(studio, project, started, recording):
     seen = on_page(shown(studio, "a"))
-    change(project, "id-a", status="dropped", reason="replaced", detail="cut anew at 0:00.50-0:04.00", split="")
+    change(project, "id-a", status="dropped", reason="replaced", detail="cut again at 0:00.50-0:04.00", split="")
     change(project, "id-b", made_from=("id-a",), text="One two three four")
     project.train_csv.write_text("audio_file|text|speaker_name\nwavs/b.wav|One two three four|one\n")
     for handler in (clips.move_edges, clips.trim, clips.merge):
         times = {"data.recording_start_s": 1.5, "data.recording_end_s": 4, "data.start_s": 0, "data.end_s": 1}
-        with pytest.raises(UserError, match="no longer in use: cut anew"):
+        with pytest.raises(UserError, match="no longer in use: cut again"):
             handler(studio, {**seen, **times})
     assert started == []
     updates = data.show(studio, seen)

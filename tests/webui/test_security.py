@@ -256,7 +256,7 @@ def test_nothing_is_fetched_for_others_and_nobody_looks_on(app, path):
 
 
 def raw_get(app: str, path: str) -> tuple[int, str]:
-    """A request whose path nobody tidies up before it is sent."""
+    """A request whose path is sent as it is."""
     connection = http.client.HTTPConnection("127.0.0.1", int(app.rstrip("/").rsplit(":", 1)[1]), timeout=20)
     connection.request("GET", path)
     answer = connection.getresponse()

@@ -1,4 +1,4 @@
-"""Tab 4: what runs is never hidden by what is over, every byte of a project is counted, and the settings are told."""
+"""Tab 4: what runs is never hidden by what is over, every byte of a project is counted, and the settings are shown."""
 
 import os
 from dataclasses import replace

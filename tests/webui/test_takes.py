@@ -35,7 +35,7 @@ def test_a_take_is_read_once_until_it_changes(project, monkeypatch):
     first = watch.newest(project, 50)
     assert [one.id for one in first] == sorted((take.id for take in ended), reverse=True)
     assert watch.newest(project, 50) == first and len(read) == 2
-    ended[0].changed(message="mended", state="stopped").save()
+    ended[0].changed(message="fixed", state="stopped").save()
     found[ended[0].folder] = ended[0].changed(state="stopped")
     assert any(text.TAKE_STATES["stopped"] in one.label for one in watch.newest(project, 50))
     assert len(read) == 3 and len(watch.newest(project, 1)) == 1

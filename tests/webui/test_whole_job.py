@@ -28,7 +28,7 @@ def client(output: Path) -> Iterator[Client]:
 
 
 def wait_until_done(client: Client, kind: str, *, has_steps: int | None = None) -> dict[str, Any]:
-    """The newest job of this kind once it has ended, or once it has done so many training steps."""
+    """The newest job of this kind once it has ended, or once it has done this many training steps."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         job = next(job for job in client.predict(project="anna", api_name="/status")["jobs"] if job["kind"] == kind)

@@ -103,7 +103,7 @@ def test_a_poll_sends_only_what_changed(frame):
     assert ask(3, number, seen) == ([], None, seen), "where nothing is new, what is remembered stays"
 
 
-def test_what_was_in_a_lost_answer_is_told_again(frame):
+def test_what_was_in_a_lost_answer_is_answered_again(frame):
     ask = polled(frame, ["running", "finished", "finished", "finished"])
     _, number, seen = ask(1, 0, {})
     # The server remembers what it sent, and the browser never got it.
@@ -113,9 +113,9 @@ def test_what_was_in_a_lost_answer_is_told_again(frame):
     assert ask(4, number, seen)[0] == []
 
 
-def test_a_page_of_a_server_that_was_restarted_is_told_everything(frame):
-    told, number, _ = polled(frame, ["a"])(1, 41, {})
-    assert told == ["a", gr.update(visible=True)] and number > 41
+def test_a_page_of_a_server_that_was_restarted_is_answered_everything(frame):
+    answered, number, _ = polled(frame, ["a"])(1, 41, {})
+    assert answered == ["a", gr.update(visible=True)] and number > 41
 
 
 def test_an_answer_that_was_overtaken_says_nothing(frame):
@@ -135,7 +135,7 @@ def test_an_answer_that_was_overtaken_says_nothing(frame):
 
 
 def polled(frame, words):
-    """Asks a poll that says these words one after another; gives what it told, its number and what it remembers."""
+    """Asks a poll that says these words one after another; gives what it answered, its number and what it remembers."""
     answers = iter(words)
     wire_poll(
         frame,
@@ -173,7 +173,7 @@ def test_pages_that_show_the_same_share_an_answer_and_a_crowd_asks_less_often(fr
     answers = [tick(1, 0, {}, SimpleNamespace(session_hash=str(page))) for page in range(50)]
     paces = [json.loads(news)[INTERVAL] for news, _ in answers]
     assert asked == [{"tab.second": 1}]
-    # The first is told its pace, too: it may have been slowed down by a server that is no more.
+    # The first gets its pace, too: it may have been slowed down by a server that is no more.
     assert paces[0] == 2 and paces[-1] == 13 and paces == sorted(paces)
     now(1, 0, {}, None)
     assert len(asked) == 2

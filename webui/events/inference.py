@@ -24,14 +24,14 @@ GPU: dict[str, Any] = {"concurrency_id": "gpu", "concurrency_limit": 1}
 
 
 def wire_inference(frame: Frame) -> None:
-    """Lists, speaking, takes, comparing; what goes on by itself is in `webui.events.live`."""
+    """Lists, speaking, takes, comparing; what runs by itself is in `webui.events.live`."""
     _wire_lists(frame)
     shown = [*_wire_speaking(frame), _wire_comparing(frame)]
     _wire_takes(frame)
     _wire_voices(frame)
     _wire_server(frame)
     _wire_pronunciations(frame)
-    # What goes on is spoken to its end, and found among the takes: another project's page does not show it.
+    # What was begun is spoken to its end, and found among the takes: another project's page does not show it.
     frame.trigger(f"{PROJECT}:change")(None, cancels=shown)
 
 
@@ -69,7 +69,7 @@ def _wire_speaking(frame: Frame) -> list[Any]:
         api_name="inference_speak",
         **GPU,
     )
-    # The click itself does nothing then: an event of this page is still under way.
+    # The click itself does nothing then: an event of this page is still in progress.
     wire(
         frame,
         ["inference.speak:click", "inference.resume:click"],

@@ -31,9 +31,9 @@ Trigger = str | Callable[..., Any]
 INTERVAL = "interval"
 """Among the news of a poll: after how many seconds the page asks again; ids of components have a dot."""
 QUIET: dict[str, Any] = {"public": False, "queue": False, "show_progress": False}
-"""Options of `wire` for what the page asks by itself: it shows no message, and nobody sees that it works."""
+"""Options of `wire` for what the page asks by itself: it shows no message, and works unseen."""
 WARNING_S = 12
-"""A warning leaves by itself after so many seconds."""
+"""A warning leaves by itself after this many seconds."""
 ANSWER = "answer"
 """Likewise: the number of this answer."""
 
@@ -145,8 +145,8 @@ def wire_poll(
 ) -> None:
     """Run `handler` again and again; what is as it was when this browser asked last is not sent again.
 
-    gradio describes each output of an event anew, whether it changes or not. So the outputs are the browser's to write:
-    the answer is one text, which holds what changed by id.
+    gradio describes each output of an event again, whether it changes or not. So the browser writes the outputs: the
+    answer is one text, which holds what changed by id.
 
     An answer may be lost on its way: each that holds something new has a number, which the page gives back when it asks
     again. Where that is not the last one, the page is sent everything again.
@@ -158,7 +158,7 @@ def wire_poll(
     Args:
         frame: the page, its components and the app.
         triggers: what wants an answer for certain and at once, such as the choice of another project.
-        handler: must not raise UserError: a message every few seconds helps nobody. It gives choices as gradio sends
+        handler: must not raise UserError: a message every few seconds helps no user. It gives choices as gradio sends
             them, each a name and a value.
         inputs: ids, or patterns.
         outputs: ids the handler may return.

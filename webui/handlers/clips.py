@@ -146,7 +146,7 @@ def refreshed(project: Project, clips: Sequence[ClipReport], clip: object, shown
 
 
 def can_be_accepted(found: ClipReport) -> bool:
-    """Whether a measure speaks against a clip that nobody kept so far."""
+    """Whether a measure speaks against a clip that was not accepted so far."""
     return found.reason == "flagged" or bool(found.status == "used" and found.flags and not found.accepted)
 
 
@@ -187,7 +187,7 @@ def _edited(studio: Studio, values: Values, change: Callable[[Project, str], Non
 
 
 def require_idle(project: Project) -> None:
-    """Do nothing when nobody else writes the dataset.
+    """Do nothing when no other process writes the dataset.
 
     Raises:
         UserError: it is being created, or a clip is being updated.

@@ -57,7 +57,7 @@ MAX_CLIPS, MAX_TAKES = 300, 50
 MAX_PLAYERS = 12
 """Takes that the page lists with a player; all are in the list to choose from."""
 STOP_TIMEOUT_S = 20.0
-"""So long a stopped take may go on with the code that is being computed, or with loading."""
+"""How long a stopped take may continue with the code that is being computed, or with loading."""
 
 
 def models(studio: Studio, values: Values) -> Updates:
@@ -138,7 +138,7 @@ def speak(studio: Studio, values: Values) -> Iterator[Updates]:
 
 
 def say_busy(studio: Studio, values: Values) -> Updates:
-    """Say why a page that is still speaking does not begin anew: its next click would only wait."""
+    """Say why a page that is still speaking does not begin again: its next click would only wait."""
     project = studio.project_or_none(values["project.project"])
     if project is None or not values["inference.current"]:
         return {}
@@ -158,9 +158,9 @@ def resume(studio: Studio, values: Values) -> Iterator[Updates]:
 def follow(studio: Studio, take: Take) -> Iterator[Updates]:
     """Yield a take as it grows: the page plays it meanwhile, and shows the whole recording at the end.
 
-    The guards speak no sentence of a single text again, because it was heard: what they found is shown at the sentence.
+    The guards repeat no sentence of a single text, because it was played: what they found is shown at the sentence.
     """
-    # Drawn anew, so that a take that is resumed is played again.
+    # Drawn again, so that a take that is resumed is played again.
     sound = f"{address(take.folder.parent.parent.name, take.id)}?{secrets.token_hex(4)}"
     yield {**_shown(take, sound), "inference.player": None, "inference.whole": None}
     playing = False

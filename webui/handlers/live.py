@@ -77,7 +77,7 @@ def _answer(studio: Studio, question: Callable[[], Updates], otherwise: Updates 
         log.warning("cannot update a part of the page: %s", error)
         said: object = error
     except Exception as error:
-        # Files of another make or another version hold what nobody foresaw; asked every two seconds, it is logged once.
+        # Files of another make or another version hold unforeseen values; asked every two seconds, it is logged once.
         place = traceback.extract_tb(error.__traceback__)[-1]
         fault = f"{type(error).__name__} {place.filename}:{place.lineno}"
         if fault not in studio.faults:
@@ -282,7 +282,7 @@ def _actions(job: Job | None, *, has_last: bool = False, has_any: bool = False) 
 def _started(studio: Studio, job: Job) -> Event | None:
     """What the run computes in and on now; who chose its settings, its very first start knows.
 
-    After a resume all settings count as given: as somebody's choice then count only those that differ from the first.
+    After a resume all settings count as given: as the user's choice then count only those that differ from the first.
     """
     log = studio.log_of(job.events)
     now, first = log.last("started", start=job.events_offset), next(read_events(job.events, kind="started"), {})

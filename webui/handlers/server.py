@@ -19,7 +19,7 @@ def start(studio: Studio, values: Values) -> Updates:
 
 
 def stop(studio: Studio, values: Values) -> Updates:
-    """Stop the speech server; requests that are under way end with an error."""
+    """Stop the speech server; requests in progress end with an error."""
     if not studio.server.stop():
         raise UserError(what=text.NO_SERVER, where=text.SERVER_TITLE)
     return shown(studio)

@@ -20,7 +20,7 @@ CREATE_PROJECT = _("Create")
 MANAGE_PROJECT = _("New or manage")
 NEW_PROJECT_HELP = _("Also the new name, or of a copy; to delete, enter the project's own name.")
 OFFLINE = _(
-    "The app does not answer. What you see is the last state; the page goes on by itself when it answers again."
+    "The app does not answer. What you see is the last state; the page continues by itself when it answers again."
 )
 LISTEN = _("Listen")
 STEPS_TITLE = _("Steps to a voice")

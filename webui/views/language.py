@@ -19,7 +19,7 @@ def found(project: Project) -> Markup:
     except FileNotFoundError:
         return join()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        # A file that was spoiled is as good as none: looking again makes it anew.
+        # A file that was spoiled is as good as none: looking again makes it again.
         return empty(text.NO_READING)
 
 

@@ -33,7 +33,7 @@ from webui.views.parts import (
 
 FIT_FIGURES = ("mel_distance", "similarity")
 MAX_SAMPLE_STEPS = 4
-"""So many evaluations' samples can be played on the page; all lie in the run's folder."""
+"""This many evaluations' samples can be played on the page; all lie in the run's folder."""
 
 LEAST_SHARE = 0.01
 """Shorter phases of a step are not named."""
@@ -134,7 +134,7 @@ def badge_of(switch: Mapping[str, Any] | None, *, is_short: bool = False) -> Mar
     if switch["state"] == "on":
         return join(badge("on", text.ON), "" if is_short else _observed(switch.get("observed")))
     why = switch.get("reason") or switch.get("observed") or ""
-    # A warning is for what was requested and is missing; what nobody requested is off for no fault.
+    # A warning is for what was requested and is missing; what was not requested is off for no fault.
     is_requested = switch.get("asked", True) not in (False, 0, None, "none", "off", "fp32")
     mark = badge("off", text.OFF) if is_requested else badge("unknown", text.NOT_REQUESTED)
     return join(mark, _observed(why) if is_requested or not is_short else "")
