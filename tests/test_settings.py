@@ -92,6 +92,13 @@ def test_a_config_file_writes_numbers_as_people_do(tmp_path: Path) -> None:
     assert (command.learning_rate, command.max_hours, command.project) == (5e-6, 2, "1e5")
 
 
+def test_a_config_file_in_json_may_have_comments(tmp_path: Path) -> None:
+    text = '{\n\t"sample_text": "One // \\"two\\"", // of each epoch\n\t"seed": 3 // a number\n}'
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    command = parse(TrainCommand, None, ["--config", str(tmp_path / "a.json"), "--project", "a"])
+    assert (command.sample_text, command.seed) == ('One // "two"', 3)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -3,6 +3,7 @@
 import codecs
 import dataclasses
 import difflib
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -99,7 +100,10 @@ class Config:
         """
         try:
             text = path.read_text(encoding="utf-8")
-            values = yaml.safe_load(re.sub(r"(?m)(^|\s)//.*", "", text) if path.suffix == ".json" else text)
+            if path.suffix == ".json":
+                values = json.loads(re.sub(r'("(?:\\.|[^"\\])*")|//.*', lambda found: found[1] or "", text))
+            else:
+                values = yaml.safe_load(text)
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
         if not isinstance(values, dict):

@@ -37,17 +37,26 @@ class Monitor:
         self._clock = clock
         self._readings: deque[MachineSample] = deque(maxlen=int(HISTORY_S / EVERY_S))
         self._lock = threading.Lock()
+        self._is_reading = False
 
     def now(self) -> MachineSample:
         """The newest reading."""
         with self._lock:
-            now = self._clock()
-            age_s = now - self._readings[-1].time if self._readings else IDLE_S
+            newest = self._readings[-1] if self._readings else None
+            age_s = self._clock() - newest.time if newest else IDLE_S
+            # A slow driver keeps one page waiting, not all of them.
+            if newest and (self._is_reading or 0 <= age_s < EVERY_S):
+                return newest
+            self._is_reading = True
+        try:
+            read = MachineSample(survey=find_gpus(), memory=memory(), time=self._clock())
+        finally:
+            self._is_reading = False
+        with self._lock:
             if not 0 <= age_s < IDLE_S:
                 self._readings.clear()
-            if not 0 <= age_s < EVERY_S:
-                self._readings.append(MachineSample(time=now, survey=find_gpus(), memory=memory()))
-            return self._readings[-1]
+            self._readings.append(read)
+            return read
 
     def history(self) -> list[MachineSample]:
         """The readings of the last minutes, oldest first."""

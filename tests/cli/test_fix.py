@@ -70,6 +70,7 @@ def test_flags_become_the_fix(monkeypatch: pytest.MonkeyPatch, arguments: list[s
         (["trim", "demo-02", "--start", "1", "--end", "99"], "is not within demo-02"),
         (["split", "demo-02", "--at", "1", "--texts", "One.", "..."], "would be dropped"),
         (["text", "demo-02", "--text", "..."], "would be dropped"),
+        (["text", "demo-02"], "text is empty"),
     ],
 )
 def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(
@@ -83,3 +84,10 @@ def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(
     reported = capsys.readouterr().err
     assert reported.startswith("error: ") and message in reported
     assert snapshot(project) == before
+
+
+def test_another_speaker_keeps_the_words(project: Project) -> None:
+    before = _clip(project, 2)
+    _fix(project, "text", before.id, "--speaker", "ben")
+    after = _clip(project, 2)
+    assert (after.text, after.speaker) == (before.text, "ben") != (before.text, before.speaker)

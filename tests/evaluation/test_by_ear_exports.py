@@ -59,6 +59,9 @@ def said(request: dict[str, Any], begun: float) -> list[dict[str, Any]]:
 
 
 def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of: dict[str, Any], tmp_path: Path) -> None:
+    # Both speak the texts as they are, whatever the project's table says.
+    table = Path(request_of["model"]).parent / "pronunciations.csv"
+    table.write_text("word,say,language\nthe,a very large number of words,\n", encoding="utf-8")
     *progress, found = said(request_of, time.monotonic())
     assert found["kind"] == "measured" and found["texts"] == 8 and not is_worse(found)
     assert found["base"] == found["model"], "the same weights, seed and voice"

@@ -87,6 +87,8 @@ def test_each_speaker_of_a_dataset_becomes_a_voice(project: Project) -> None:
     assert speaker.voices == sorted(["Tiny One", "Tiny Two", "anna", "ben", project.name]), "eve's clips are silent"
     longest = max((clip for clip in named if clip.speaker == "ben"), key=lambda clip: clip.audio.stat().st_size)
     assert torch.allclose(speaker.voice("ben").latents, speaker.voice(longest.audio).latents, atol=1e-5)
+    project.train_csv.write_bytes(b"\xff")
+    assert Speaker(export_model(config_of(project)), device="cpu").voices == ["Tiny One", "Tiny Two", project.name]
 
 
 def test_the_export_holds_the_trained_weights_and_says_where_they_come_from(trained: Project) -> None:

@@ -13,6 +13,7 @@ from utils.errors import UserError
 from utils.jobs.projects import delete_project, duplicate_project, rename_project
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, list_projects
+from utils.text.pronunciations import read_pronunciations
 from utils.training.train import fine_tune
 
 
@@ -47,8 +48,10 @@ def test_a_renamed_project_finds_its_recordings_and_resumes_its_runs(project):
 
 def test_a_copy_has_its_own_recordings_and_dataset_and_no_runs(project):
     (project.runs / "one").mkdir(parents=True)
+    (project.folder / "pronunciations.csv").write_text("word,say,language\nDr,Doctor,\n", encoding="utf-8")
     copy = duplicate_project(project, "copy")
     assert clips_of(copy) == clips_of(project) and not copy.runs.exists()
+    assert read_pronunciations(copy.folder / "pronunciations.csv") == [("Dr", "Doctor", "")]
     assert ProjectSettings.load(copy) == ProjectSettings.load(project)
     delete_project(project)
     assert all(Path(clip.source).is_relative_to(copy.folder.absolute()) for clip in current_clips(copy))

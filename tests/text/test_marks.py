@@ -36,7 +36,7 @@ def test_ssml() -> None:
 
 def test_voices() -> None:
     parts = [(part.text.strip(), part.voice, part.pause_s) for part in read_marks(
-        "One. [voice: Maria Luz] Two. [pause 0.5][Voice:ben]Three.[voice: default] Four."
+        "One. [voice: Maria Luz] Two. [pause 0.5][Voice:ben]Three.[voice: Default] Four."
     )]  # fmt: skip
     assert parts == [("One.", "", None), ("Two.", "Maria Luz", 0.5), ("Three.", "ben", None), ("Four.", "", None)]
     text = """<speak>One. <voice name="Maria Luz">Two. <s>Three.</s><voice name="default">Four.</voice> Five.</voice>

@@ -49,7 +49,10 @@ def test_text_without_such_words_stays(path: Path, tmp_path: Path) -> None:
     assert pronounce("Nothing.", "en", read_pronunciations(tmp_path / "none.csv")) == ("Nothing.", [])
 
 
-@pytest.mark.parametrize("content", [b"Dr;Doctor\n", b"word,say,language\nGPU,,\n", b"word,say,language\n\xff,x,\n"])
+ROWS = (b"GPU,,\n", b"\xff,x,\n", b"Dr,Doctor, so,en\n")
+
+
+@pytest.mark.parametrize("content", [b"Dr;Doctor\n", *(b"word,say,language\n" + row for row in ROWS)])
 def test_table_that_is_none_is_refused_by_its_path(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(UserError, match="word,say,language") as error:

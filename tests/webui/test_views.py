@@ -11,6 +11,7 @@ from utils.jobs import Job
 from utils.runs.layout import sample_file
 from utils.runs.log import Event
 from utils.runs.progress import Progress
+from webui import monitor as monitor_module
 from webui import text
 from webui.monitor import MachineSample, Monitor
 from webui.views import gpu, parts, run
@@ -175,12 +176,19 @@ def test_the_time_of_a_step_is_one_bar_of_phases(tmp_path):
 
 
 def test_the_monitor_reads_for_everyone_and_draws_no_line_across_a_gap():
-    clock = iter([10.0, 11.0, 12.0, 99.0])
+    clock = iter([10.0, 11.0, 12.0, 12.0, 99.0, 99.0])
     monitor = Monitor(lambda: next(clock))
     first = monitor.now()
     assert monitor.now() is first and first.memory.total_bytes > 0
     assert monitor.now() is not first and len(monitor.history()) == 2
     assert monitor.history()[0] is first and [monitor.now()] == monitor.history()
+
+
+def test_a_slow_driver_keeps_one_page_waiting(monkeypatch):
+    monitor, seen = Monitor(iter(range(10, 100, 10)).__next__), []
+    first, survey = monitor.now(), monitor_module.find_gpus()
+    monkeypatch.setattr(monitor_module, "find_gpus", lambda: seen.append(monitor.now()) or survey)
+    assert monitor.now() is not first and seen == [first]
 
 
 @pytest.mark.parametrize(("num_bytes", "words"), [(4_321, "4 KB"), (2_400_000, "2 MB"), (3_210_000_000, "3.2 GB")])

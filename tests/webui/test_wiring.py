@@ -131,7 +131,7 @@ def test_an_answer_that_was_overtaken_says_nothing(frame):
     ids = {"inputs": ["tab.second"], "outputs": ["tab.label"]}
     wire_poll(frame, ["tab.first:change"], slow, **ids, api_name="p")
     tick, now = polls(frame)
-    assert tick(1, 0, {}, None) == ("", {}) and len(asked) == 2
+    assert tick(1, 0, {}, None) == ("", gr.skip()) and len(asked) == 2
 
 
 def polled(frame, words):

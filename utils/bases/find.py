@@ -236,9 +236,10 @@ def _made_tiny() -> Path:
     if not (folder / "about.json").is_file():
         # By another process: this one may need no model, and building one loads them all.
         command = [sys.executable, "-m", "utils.cli.base", "make-tiny", "--out", str(folder)]
-        made = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+        made = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, check=False)
         if not (folder / "about.json").is_file():
-            raise UserError(what=f"the base tiny cannot be made: {made.stderr.strip()[-500:]}", where=str(folder))
+            why = made.stderr.decode(errors="replace").strip()[-500:]
+            raise UserError(what=f"the base tiny cannot be made: {why}", where=str(folder))
     return folder
 
 

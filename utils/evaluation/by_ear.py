@@ -22,7 +22,8 @@ from utils.errors import UserError
 from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.measure import Said, SpokenSentence, embedder, score_model, speak_texts
 from utils.evaluation.recognition import UNDERSTOOD, find_recognizer, usable
-from utils.evaluation.scores import Summary
+from utils.evaluation.scores import ModelScores, Score
+from utils.inference.engine import Synthesizer
 from utils.inference.model_cache import ModelCache
 from utils.jobs.json_lines import Message, Replies
 from utils.options import OUTPUT_RATE, SpeechSettings
@@ -54,14 +55,22 @@ class Examiner:
     def __init__(self, request: Message, deadline: float, replies: Replies) -> None:
         self.request, self.deadline, self.replies = request, deadline, replies
         self.least, self._spoken, self._total = request["least_texts"], 0, 0
+        self._unscored, self._scoring_s = 0, 0.0
+        """Texts that were spoken and not scored yet, and what scoring one of them takes."""
         self.recognizer, _ = usable(partial(find_recognizer, None, request["language"]))
         self.cache = ModelCache(request["device"])
         self.base: dict[str, Any] = {"kind": "run", "source": request["run"]}
         steps = [Path(folder).name[-8:] for folder in request.get("checkpoints", ())]
         self.checkpoints = [{**self.base, "checkpoint": step} for step in steps]
         # The speaker encoder is the base's: one and the same for all models.
-        self.embed = embedder(self.cache.load(**next(iter(self.checkpoints), self.base)))
+        self.embed = embedder(self._loaded(next(iter(self.checkpoints), self.base)))
         self.voice = load_audio(Path(request["run"]) / REFERENCE_FILE, RATE)
+
+    def _loaded(self, model: dict[str, Any]) -> Synthesizer:
+        """A model that reads texts as they are: a project's pronunciations would make those of two models differ."""
+        synthesizer = self.cache.load(**model)
+        synthesizer.pronunciations = Path()
+        return synthesizer
 
     def figures(self) -> dict[str, Any]:
         """What the request asks for.
@@ -84,10 +93,14 @@ class Examiner:
         models = self.checkpoints[: int(fits / self.least)]
         measured = self._measured(models, sentences[: int(fits / len(models))], SEED)
         scores = []
-        for model, (words, summary, seconds) in zip(models, measured, strict=False):
-            # Finer than the share of texts that a recognizer understood.
-            words = words if summary.wer is None else max(0.0, 1 - summary.wer)
-            parts = {"words": words, "flawless": summary.flawless, "cosine": summary.cosine or 0.0}
+        for model, (said, seconds) in zip(models, measured, strict=False):
+            one_by_one, summary = said.scores, said.summary
+            # Of each text, and at most all of its words: one that is babbled does not outweigh the others.
+            rights = [_is_right(one) if one.wer is None else max(0.0, 1 - one.wer) for one in one_by_one]
+            # Silence is like no voice.
+            cosines = [one.cosine or 0.0 for one in one_by_one]
+            means = {"words": sum(rights) / len(rights), "cosine": sum(cosines) / len(cosines)}
+            parts = {**means, "flawless": summary.flawless}
             # Two digits: what differs by less sounds the same.
             step, score = int(model["checkpoint"]), round(sum(parts.values()), 2)
             scores.append({"step": step, "score": score, **parts, "texts": summary.sentences, "seconds": seconds})
@@ -114,15 +127,17 @@ class Examiner:
             raise UserError(what=f"the base speaks {len(sentences)} of {len(found)} texts")
         model = {"kind": "ready", "source": self.request["model"]}
         shares = []
-        for words, summary, _ in self._measured([self.base, model], sentences, SEED + 1):
+        self._unscored = 0
+        for measured, _ in self._measured([self.base, model], sentences, SEED + 1):
+            words, summary = sum(map(_is_right, measured.scores)) / len(measured.scores), measured.summary
             rates = {"wer": summary.wer, "cer": summary.cer} if self.recognizer else {}
             shares.append({"words": words, "flawless": summary.flawless, **rates})
         return {"texts": summary.sentences, "base": shares[0], "model": shares[1]}
 
     def _measured(
         self, models: Sequence[dict[str, Any]], sentences: Sequence[SpokenSentence], seed: int
-    ) -> list[tuple[float, Summary, float]]:
-        """Of each model the share of texts with the right words, all figures, and the seconds that it spoke for.
+    ) -> list[tuple[ModelScores, float]]:
+        """Of each model its scores, and the seconds that it spoke for.
 
         Raises:
             TimeTooShort: two models have not spoken the least number of texts by the deadline.
@@ -138,11 +153,11 @@ class Examiner:
             spoken.append((said, time.monotonic() - begun))
         if len(spoken) < 2:
             raise TimeTooShort(f"{len(spoken)} of the models spoke {self.least} texts in it")
-        return [(*self._score(said, sentences), seconds) for said, seconds in spoken]
+        return [(self._score(said, sentences), seconds) for said, seconds in spoken]
 
     def _say(self, model: dict[str, Any], texts: Sequence[str], seed: int) -> list[Said]:
         """Texts as a model speaks them side by side in its own voice, without guards; those spoken by the deadline."""
-        synthesizer, found = self.cache.load(**model), list[Said]()
+        synthesizer, found = self._loaded(model), list[Said]()
         pieces = [synthesizer.pieces(text, self.request["language"]) for text in texts]
         settings = SpeechSettings(seed=seed)
         for one in speak_texts(synthesizer, pieces, voice=synthesizer.default_voice(), settings=settings):
@@ -150,17 +165,16 @@ class Examiner:
             if self._total:
                 self._spoken += 1
                 self.replies.send("progress", done=self._spoken, total=self._total)
-            if time.monotonic() > self.deadline:
+            self._unscored += 1
+            if time.monotonic() + self._unscored * self._scoring_s > self.deadline:
                 break
         return found
 
-    def _score(self, said: Sequence[Said], sentences: Sequence[SpokenSentence]) -> tuple[float, Summary]:
-        """Share of texts with the right words, and all figures of those that `sentences` has."""
+    def _score(self, said: Sequence[Said], sentences: Sequence[SpokenSentence]) -> ModelScores:
+        """The scores of those that `sentences` has."""
         how: dict[str, Any] = {"voice": self.voice, "embed": self.embed, "recognizer": self.recognizer}
         with tempfile.TemporaryDirectory() as folder:
-            found = score_model("spoken", said[: len(sentences)], sentences, folder=Path(folder), **how)
-        right = [one.retrieval_rank == 1 if one.wer is None else one.wer < UNDERSTOOD for one in found.scores]
-        return sum(right) / len(right), found.summary
+            return score_model("spoken", said[: len(sentences)], sentences, folder=Path(folder), **how)
 
     def _texts_in_time(self, model: dict[str, Any], texts: Sequence[str], *, times: float) -> float:
         """How many texts can be spoken and measured until the deadline, by the time of the least number.
@@ -168,11 +182,13 @@ class Examiner:
         Raises:
             TimeTooShort: not as many times the least number.
         """
-        self.cache.load(**model)
+        self._loaded(model)
         begun = time.monotonic()
         said = self._say(model, texts[: self.least], SEED)
+        spoken = time.monotonic()
         self._score(said, [_sentence(text, self.voice) for text, _ in zip(texts, said, strict=False)])
         took = time.monotonic() - begun
+        self._unscored, self._scoring_s = 0, (time.monotonic() - spoken) / len(said)
         fits = (self.deadline - time.monotonic()) / took
         if fits < times:
             raise TimeTooShort(f"it took {took:.0f} s for {self.least} texts")
@@ -180,13 +196,18 @@ class Examiner:
 
     def _reads(self, text: str) -> bool:
         try:
-            return bool(self.cache.load(**self.base).pieces(text, self.request["language"]))
+            return bool(self._loaded(self.base).pieces(text, self.request["language"]))
         except UserError:
             return False
 
 
 def _sentence(text: str, wav: Tensor) -> SpokenSentence:
     return SpokenSentence(text=text, reference=wav)
+
+
+def _is_right(score: Score) -> bool:
+    """Whether the words of a text were understood, or are nearest to themselves where there is no recognizer."""
+    return score.retrieval_rank == 1 if score.wer is None else score.wer < UNDERSTOOD
 
 
 def _is_speech(sentence: SpokenSentence) -> bool:

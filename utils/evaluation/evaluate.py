@@ -78,6 +78,8 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
         cache = ModelCache(device, precision=config.precision)
         for name, source in sources.items():
             synthesizer = cache.load(**source)
+            # Texts as they are, for all models: only an exported one finds its project's table by itself.
+            synthesizer.pronunciations = Path()
             # The first one's speaker encoder embeds them all.
             embed = embed or embedder(synthesizer)
             said = speak_texts(

@@ -158,11 +158,12 @@ def speak_texts(
 def embedder(synthesizer: Synthesizer) -> Embed:
     """The speaker encoder of a model: speech [1, N] at 16 000 Hz to a unit vector [E]."""
 
+    # Not the whole model, which is freed where another one is loaded.
+    encoder: Any = synthesizer.decoder.speaker_encoder
+
     @torch.inference_mode()
     def embed(wav: Tensor) -> Tensor:
-        found: Tensor = synthesizer.decoder.speaker_encoder(  # type: ignore[operator]
-            wav.to(synthesizer.device), l2_norm=True
-        )
+        found: Tensor = encoder(wav.to(next(encoder.parameters()).device), l2_norm=True)
         return found[0].cpu()
 
     return embed

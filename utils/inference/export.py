@@ -131,7 +131,12 @@ def _add_own_voices(folder: Path, name: str, train_csv: Path) -> None:
     """Put the trained voice, and those of several speakers, beside the base's, encoded by the fine-tuned weights."""
     synthesizer = Synthesizer(Base(folder))
     voices = synthesizer.speakers()
-    for speaker, clip in _longest_clips(train_csv).items():
+    try:
+        clips = _longest_clips(train_csv)
+    except (UserError, OSError) as error:
+        clips = {}
+        log.warning("no reference voices of the dataset's speakers: %s", error)
+    for speaker, clip in clips.items():
         try:
             voices[speaker] = synthesizer.voice(clip)
         except UserError as error:

@@ -14,6 +14,7 @@ from utils.hardware.resources import KEPT_FREE_BYTES, disk_free, size_of
 from utils.project.paths import Project, open_project
 from utils.project.projects import SETTINGS_FILE, list_projects
 from utils.project.uploads import UPLOADS_FOLDER
+from utils.text.pronunciations import PRONUNCIATIONS_FILE
 
 ASIDE = ".deleted-"
 """Before the name of a folder that is on its way out: no project has such a name."""
@@ -61,8 +62,9 @@ def duplicate_project(project: Project, name: str) -> Project:
         aside.mkdir()
         for part in parts:
             shutil.copytree(part, aside / part.name, symlinks=True)
-        if (project.folder / SETTINGS_FILE).is_file():
-            shutil.copyfile(project.folder / SETTINGS_FILE, aside / SETTINGS_FILE)
+        for file in (SETTINGS_FILE, PRONUNCIATIONS_FILE):
+            if (project.folder / file).is_file():
+                shutil.copyfile(project.folder / file, aside / file)
         # In one move: a copy that was cut off is no project.
         aside.rename(copy.folder)
     finally:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import re
+import unicodedata
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -109,8 +110,10 @@ class Desk:
                 message = f"This model cannot read the language {speech.language!r}; use one of: {', '.join(codes)}."
                 raise ApiError(400, message, param="language")
         own, recordings, parts = model_voices(model), self.recordings.recordings(), []
-        for asked, weight in voice_parts(speech.voice):
-            name = self._aliases.get(asked, asked)
+        # The name of a speaker may look like a mixture: "Smith, John".
+        is_whole = speech.voice in own or speech.voice in recordings
+        for asked, weight in [(speech.voice, 1.0)] if is_whole else voice_parts(speech.voice):
+            name = unicodedata.normalize("NFC", self._aliases.get(asked, asked))
             # Clients of the XTTS server name a voice by its file, such as speakers/anna.wav.
             stem = PurePath(name.replace("\\", "/")).stem if name.lower().endswith(".wav") else name
             known = next((one for one in (name, stem) if one in recordings or one in own), None)

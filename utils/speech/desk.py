@@ -175,7 +175,8 @@ class GenerationQueue:
 
     def sound(self, project: str, take_id: str) -> LiveSound | None:
         """What was spoken of a take since it was queued; None when it was not lately."""
-        found = (one.sound for one in self._queued.values() if (one.project.name, one.take.id) == (project, take_id))
+        queued, wanted = list(self._queued.values()), (project, take_id)
+        found = (one.sound for one in queued if (one.project.name, one.take.id) == wanted)
         return next(found, None)
 
     def speakers(self, model: str) -> list[str]:

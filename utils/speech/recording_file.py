@@ -1,6 +1,7 @@
 """A take as one file to keep: wav, flac, mp3, or m4b with a chapter for each line."""
 
 import wave
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -43,15 +44,17 @@ def recording_file(take: Take, kind: str) -> Path:
     target = take.folder / f"recording.{kind}"
     with replacing(target) as aside:
         encoder = Encoder(_FORMATS[kind], aside)
-        if take.name:
-            encoder.file.metadata["title"] = take.name
-        if kind == "m4b" and len(lines) > 1:
-            encoder.file.set_chapters(
-                _chapters([line.text for line in lines], [len(one + pause) // 2 for one in sounds])
-            )
-        for part in [part for sound in sounds for part in (sound, pause)][:-1]:
-            encoder.add(part)
-        encoder.finish()
+        # Closed after an error too: Windows removes no file that is open.
+        with closing(encoder.file):
+            if take.name:
+                encoder.file.metadata["title"] = take.name
+            if kind == "m4b" and len(lines) > 1:
+                encoder.file.set_chapters(
+                    _chapters([line.text for line in lines], [len(one + pause) // 2 for one in sounds])
+                )
+            for part in [part for sound in sounds for part in (sound, pause)][:-1]:
+                encoder.add(part)
+            encoder.finish()
     return target
 
 

@@ -51,7 +51,7 @@ def read_marks(text: str) -> list[Part]:
     for mark in _MARK.finditer(text):
         said, seconds = Part(text[at : mark.start()], voice=voice), None
         if mark[3] is not None:
-            voice = _OWN.get(mark[3], mark[3])
+            voice = _OWN.get(mark[3].lower(), mark[3])
         elif mark[2] is None:
             seconds = _checked((mark[1] or str(STRENGTHS["medium"])).strip().removesuffix("s"), "[pause 0.5]")
         else:
@@ -127,7 +127,7 @@ def _walk(element: ElementTree.Element, language: str | None, voice: str, parts:
             pause(_break_seconds(dict(child.attrib)))
         elif name in ("lang", "p", "s", "voice"):
             named = child.get("name", "").strip() if name == "voice" else voice
-            _walk(child, child.get(_LANGUAGE, language), _OWN.get(named, named), parts)
+            _walk(child, child.get(_LANGUAGE, language), _OWN.get(named.lower(), named), parts)
             if name in ("p", "s"):
                 pause(PARAGRAPH_S if name == "p" else SENTENCE_S)
         else:

@@ -32,7 +32,10 @@ def read_pronunciations(path: Path) -> list[Pronunciation]:
             reader = csv.DictReader(file, skipinitialspace=True)
             if reader.fieldnames not in (None, COLUMNS):
                 raise ValueError("its columns are others")
-            found = [[(row[name] or "").strip() for name in COLUMNS] for row in reader]
+            rows = list(reader)
+        if any(None in row for row in rows):
+            raise ValueError("a row has more than three fields; put one that contains a comma in quotes")
+        found = [[(row[name] or "").strip() for name in COLUMNS] for row in rows]
         if not all(word and say for word, say, _ in found):
             raise ValueError("a row has no word, or nothing to say")
     except (OSError, ValueError, csv.Error) as error:

@@ -280,7 +280,8 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
     # The run's config.yaml with what was given now: a value equal to its default never counts as given.
     plain, names = TrainConfig(project=config.project), [one.name for one in fields(config) if one.name != "run_id"]
     given = [name for name in names if name in OWN or getattr(config, name) != getattr(plain, name)]
-    now = replace(own, **{name: getattr(config, name) for name in given})
+    # The run was profiled: a later start is so only where it is asked for again.
+    now = replace(own, **({"profile": 0} | {name: getattr(config, name) for name in given}))
     both = {name: (getattr(then, name), getattr(now, name)) for name in names if name not in OWN}
     changed = {name: values for name, values in both.items() if values[0] != values[1]}
     firm = [name for name in changed if name not in FREE]

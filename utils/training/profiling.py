@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from torch.autograd import DeviceType
-from torch.profiler import profile, schedule
+from torch.profiler import ProfilerAction, profile
 
 TRACE_FILE = "trace.json.gz"
 """In the run's folder; chrome://tracing and ui.perfetto.dev show it."""
@@ -42,8 +42,22 @@ def profiled_steps(folder: Path, num_steps: int) -> Iterator[Callable[[], None]]
             share = times[op] / sum(times.values())
             log.info("%-50s %7d calls %9.1f ms %6.1f%%", op.key[:50], op.count, times[op] / 1e3, 100 * share)
 
-    steps = schedule(wait=0, warmup=1, active=num_steps, repeat=1)
-    with profile(schedule=steps, on_trace_ready=write, acc_events=True) as trace:
-        yield trace.step
-    if not path.exists():
+    # Begun after the first step, whose operations prove the switches: two profilers exclude each other.
+    trace = profile(schedule=lambda step: ProfilerAction.RECORD, on_trace_ready=write, acc_events=True)
+    num_done = 0
+
+    def step_done() -> None:
+        nonlocal num_done
+        if num_done == 0:
+            trace.start()
+        elif num_done == num_steps:
+            trace.stop()
+        elif num_done < num_steps:
+            trace.step()
+        num_done += 1
+
+    yield step_done
+    if 0 < num_done <= num_steps:
+        trace.stop()
+    if num_done < 2:
         log.warning("no steps were profiled: the run took only one")

@@ -177,7 +177,8 @@ def _wire_voices(frame: Frame) -> None:
 
 def _wire_pronunciations(frame: Frame) -> None:
     table = "inference.pronunciations"
-    wire(frame, ["inference.tab:select", f"{PROJECT}:change"], pronunciations.show, inputs=[PROJECT], outputs=[table],
+    # Not where the tab is opened: what was typed and not saved stays.
+    wire(frame, [f"{PROJECT}:change"], pronunciations.show, inputs=[PROJECT], outputs=[table],
          api_name="pronunciations", queue=False)  # fmt: skip
     wire(frame, ["inference.pronunciations_save:click"], pronunciations.save, inputs=[PROJECT, table], outputs=[table],
          api_name="pronunciations_save")  # fmt: skip

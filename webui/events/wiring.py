@@ -191,7 +191,10 @@ def wire_poll(
             parts = answers.get((language(), repr(given)), partial(made, given), fresh=fresh)
         parts = {**parts, INTERVAL: str(pages.interval(page))}
         new = {key: part for key, part in parts.items() if known.get(key) != part}
-        if not new or not pages.is_newest(page, question):
+        if not pages.is_newest(page, question):
+            # What the newer answer remembers stays.
+            return "", gr.skip()
+        if not new:
             return "", remembered
         new[ANSWER] = str(next(numbers))
         return "{" + ", ".join(f"{json.dumps(key)}: {part}" for key, part in new.items()) + "}", known | new

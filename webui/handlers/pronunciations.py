@@ -1,7 +1,7 @@
 """Tab 3: a project's table of pronunciations."""
 
 from utils.errors import disk_errors
-from utils.files import write_atomic
+from utils.files import replacing
 from utils.text.pronunciations import COLUMNS, PRONUNCIATIONS_FILE, read_pronunciations
 from webui import text
 from webui.change import TOAST, Updates, Values
@@ -21,8 +21,10 @@ def show(studio: Studio, values: Values) -> Updates:
 def save(studio: Studio, values: Values) -> Updates:
     """Save the table of a project, and name what is wrong with it."""
     path = studio.project(values["project.project"]).folder / PRONUNCIATIONS_FILE
-    write_atomic(path, str(values[TABLE] or HEADER))
-    read_pronunciations(path)
+    # A table with a fault would stop all speech of the project.
+    with replacing(path) as aside:
+        aside.write_text(str(values[TABLE] or HEADER), encoding="utf-8")
+        read_pronunciations(aside)
     return {TOAST: text.PRONUNCIATIONS_SAVED}
 
 

@@ -175,7 +175,7 @@ def _strips(places: list[tuple[float, float]], hints: list[str]) -> list[Markup]
     lefts = [left for left, _ in places[::every]]
     edges = [0.0, *((one + other) / 2 for one, other in pairwise(lefts)), 100.0]
     return [
-        _box("hint", left, right - left, 100, hint)
+        _box("hint", left, max(0.0, right - left), 100, hint)
         for hint, (left, right) in zip(hints[::every], pairwise(edges), strict=True)
     ]
 

@@ -17,6 +17,7 @@ from utils.model.lora import add_lora
 from utils.model.packing import pack
 from utils.switches import SWITCHES
 from utils.training.switches.base import Seen, Trace, behavior_of, resolve
+from utils.training.switches.optimizer import Optimizations
 from utils.training.switches.record import StepRecord, count_kernels, record_step, saved_bytes
 
 
@@ -190,3 +191,14 @@ def test_weights_that_do_not_learn_are_no_activations() -> None:
     lora = block_bytes(add_lora(make_gpt(sdpa=True, checkpointing="full"), 4))
     # Its own activations: for each of 4 projections what lies between its two matrices, and copies of its inputs.
     assert plain <= lora <= 1.3 * plain
+
+
+def test_two_profilers_do_not_meet() -> None:
+    """A step that `--profile` traces proves nothing; the next one does."""
+    gpt, optimizations = make_gpt(sdpa=True), Optimizations(TrainConfig(project="a"), torch.device("cpu"))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]), optimizations.micro_batch(gpt):
+        step(gpt)
+    assert not optimizations.has_news
+    with optimizations.micro_batch(gpt):
+        step(gpt)
+    assert optimizations.has_news and optimizations.record is not None and optimizations.record.passes == 4

@@ -93,6 +93,8 @@ class FixConfig(Config):
             found.append(f"{self.fix} takes one clip; give also with accept only")
         if not self.clip.strip():
             found.append("clip is empty; give its id, or the name of its wav")
+        if self.fix == "text" and not (self.text.strip() or self.speaker):
+            found.append("text is empty; write what is said in the clip")
         if self.fix == "split" and not (self.text_before.strip() and self.text_after.strip()):
             found.append("a half has no transcript; write what is said before and after the cut")
         return found

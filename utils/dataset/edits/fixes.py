@@ -51,7 +51,7 @@ CHANGES: dict[FixKind, Callable[[ClipReport, FixConfig], ClipReport]] = {
     "accept": lambda clip, config: replace(_back(clip), accepted=True),
     # Write another transcript, and another speaker where one is given.
     "text": lambda clip, config: replace(
-        clip, text=" ".join(config.text.split()), speaker=config.speaker or clip.speaker
+        clip, text=" ".join(config.text.split()) or clip.text, speaker=config.speaker or clip.speaker
     ),
 }
 """Fixes that need no sound."""

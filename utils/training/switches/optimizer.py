@@ -90,7 +90,8 @@ class Optimizations:
     def micro_batch(self, model: XttsGpt) -> Iterator[None]:
         """Around a forward and backward pass; the first is watched, and the first that computes in another way."""
         way = replace(model.options), "compile" in self.switches.off
-        if way == self._watched:
+        # Two profilers exclude each other: a later micro-batch is watched.
+        if way == self._watched or torch.autograd._profiler_enabled():
             yield
             return
         with record_step(model) as record:
