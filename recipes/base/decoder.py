@@ -11,6 +11,7 @@ Shapes: M codes of a clip, D model width, E width of a speaker embedding.
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -37,20 +38,12 @@ from utils.decoder_training.spectral import RESOLUTIONS, Verdict, spectrum
 from utils.files import write_atomic
 from utils.model.decoder.build import build_decoder
 from utils.model.gpt import XttsGpt
-from utils.model.shapes import DecoderShape
 from utils.model.voices import ReferenceLimits, Voice, make_voice
 from utils.model.weights import read_weights
 from utils.options import DATASET_RATE
 from utils.text.tokenizer import Tokenizer
 
-SHAPE = DecoderShape(
-    latent_width=gpt.WIDTH,
-    speaker_width=speaker_encoder.SHAPE.width,
-    speaker_filters=speaker_encoder.SHAPE.filters,
-    speaker_layers=speaker_encoder.SHAPE.layers,
-    trunk_blocks=codec.DECODER_BLOCKS,
-    vocoder_blocks=8,
-)
+SHAPE = replace(speaker_encoder.SHAPE, trunk_blocks=codec.DECODER_BLOCKS, vocoder_blocks=8)
 SETTINGS = DecoderTraining(
     trunk_steps=6_000,
     trunk_batch_size=24,

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from TTS.encoder.models.resnet import ResNetSpeakerEncoder
 
 from recipes.base.corpus import HELD_OUT
+from recipes.base.gpt import WIDTH
 from recipes.base.speech import Speech
 from recipes.base.stage import StageConfig, main_of
 from recipes.base.teacher import SAMPLE_RATE
@@ -32,33 +33,15 @@ from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
 from utils.files import write_atomic
+from utils.model.shapes import DecoderShape
+from utils.model.speaker_encoder import build_speaker_encoder
 from utils.model.weights import read_weights
 from utils.options import SPEAKER_RATE
 
-AUDIO_CONFIG = {
-    "fft_size": 512,
-    "win_length": 400,
-    "hop_length": 160,
-    "sample_rate": SPEAKER_RATE,
-    "preemphasis": 0.97,
-    "num_mels": 64,
-}
-"""Spectrogram settings of XTTS v2 (coqui-tts, HifiDecoder's speaker_encoder_audio_config)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpeakerShape:
-    """The size of a speaker encoder; stock has 32-256 filters and 3, 4, 6, 3 blocks."""
-
-    width: int = 128
-    """Length E of an embedding."""
-    filters: tuple[int, ...] = (8, 16, 32, 64)
-    """Channels of the four stages."""
-    layers: tuple[int, ...] = (2, 2, 2, 2)
-    """Blocks of the four stages."""
-
-
-SHAPE = SpeakerShape(width=128, filters=(12, 24, 48, 96))
+SHAPE = DecoderShape(
+    latent_width=WIDTH, speaker_width=128, speaker_filters=(12, 24, 48, 96), speaker_layers=(2, 2, 2, 2)
+)
+"""The base's decoder without trunk and vocoder; stock's speaker encoder has 32 to 256 filters and 3, 4, 6, 3 blocks."""
 STEPS, PAIRS = 1_800, 24
 SAMPLES = 2 * SPEAKER_RATE
 SPEEDS = (0.84, 0.92, 1.0, 1.09, 1.19)
@@ -80,24 +63,11 @@ class SpeakerConfig(StageConfig):
     """Folders with recordings of one real person each, for the measurement alone."""
 
 
-def new_speaker_encoder(shape: SpeakerShape) -> ResNetSpeakerEncoder:
-    """A speaker encoder with random weights, laid out like the one of XTTS v2."""
-    return ResNetSpeakerEncoder(
-        input_dim=AUDIO_CONFIG["num_mels"],
-        proj_dim=shape.width,
-        layers=list(shape.layers),
-        num_filters=list(shape.filters),
-        log_input=True,
-        use_torch_spec=True,
-        audio_config=AUDIO_CONFIG,
-    )
-
-
 def train(config: SpeakerConfig) -> None:
     """Train to the end, and measure."""
     speech = Speech(config.work, "training")
     torch.manual_seed(0)
-    encoder = with_norm(new_speaker_encoder(SHAPE))
+    encoder = with_norm(build_speaker_encoder(SHAPE))
     optimizer = torch.optim.AdamW(encoder.parameters(), weight_decay=WEIGHT_DECAY)
     right = torch.arange(PAIRS)
 
@@ -163,7 +133,7 @@ def measure(config: SpeakerConfig) -> dict[str, dict[str, float]]:
 
 def load(work: Path) -> ResNetSpeakerEncoder:
     """The stage's result, or its last checkpoint while it is in training."""
-    encoder, done = new_speaker_encoder(SHAPE), work / "speaker" / "speaker.safetensors"
+    encoder, done = build_speaker_encoder(SHAPE), work / "speaker" / "speaker.safetensors"
     if done.is_file():
         encoder.load_state_dict(read_weights(done))
         return encoder.eval()

@@ -23,7 +23,6 @@ from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.measure import Said, SpokenSentence, embedder, score_model, speak_texts
 from utils.evaluation.recognition import UNDERSTOOD, find_recognizer, usable
 from utils.evaluation.scores import ModelScores, Score
-from utils.inference.engine import Synthesizer
 from utils.inference.model_cache import ModelCache
 from utils.jobs.json_lines import Message, Replies
 from utils.options import OUTPUT_RATE, SpeechSettings
@@ -58,19 +57,13 @@ class Examiner:
         self._unscored, self._scoring_s = 0, 0.0
         """Texts that were spoken and not scored yet, and what scoring one of them takes."""
         self.recognizer, _ = usable(partial(find_recognizer, None, request["language"]))
-        self.cache = ModelCache(request["device"])
+        self.cache = ModelCache(request["device"], pronounces=False)
         self.base: dict[str, Any] = {"kind": "run", "source": request["run"]}
         steps = [Path(folder).name[-8:] for folder in request.get("checkpoints", ())]
         self.checkpoints = [{**self.base, "checkpoint": step} for step in steps]
         # The speaker encoder is the base's: one and the same for all models.
-        self.embed = embedder(self._loaded(next(iter(self.checkpoints), self.base)))
+        self.embed = embedder(self.cache.load(**next(iter(self.checkpoints), self.base)))
         self.voice = load_audio(Path(request["run"]) / REFERENCE_FILE, RATE)
-
-    def _loaded(self, model: dict[str, Any]) -> Synthesizer:
-        """A model that reads texts as they are: a project's pronunciations would make those of two models differ."""
-        synthesizer = self.cache.load(**model)
-        synthesizer.pronunciations = Path()
-        return synthesizer
 
     def figures(self) -> dict[str, Any]:
         """What the request asks for.
@@ -157,7 +150,7 @@ class Examiner:
 
     def _say(self, model: dict[str, Any], texts: Sequence[str], seed: int) -> list[Said]:
         """Texts as a model speaks them side by side in its own voice, without guards; those spoken by the deadline."""
-        synthesizer, found = self._loaded(model), list[Said]()
+        synthesizer, found = self.cache.load(**model), list[Said]()
         pieces = [synthesizer.pieces(text, self.request["language"]) for text in texts]
         settings = SpeechSettings(seed=seed)
         for one in speak_texts(synthesizer, pieces, voice=synthesizer.default_voice(), settings=settings):
@@ -182,7 +175,7 @@ class Examiner:
         Raises:
             TimeTooShort: not as many times the least number.
         """
-        self._loaded(model)
+        self.cache.load(**model)
         begun = time.monotonic()
         said = self._say(model, texts[: self.least], SEED)
         spoken = time.monotonic()
@@ -196,7 +189,7 @@ class Examiner:
 
     def _reads(self, text: str) -> bool:
         try:
-            return bool(self._loaded(self.base).pieces(text, self.request["language"]))
+            return bool(self.cache.load(**self.base).pieces(text, self.request["language"]))
         except UserError:
             return False
 

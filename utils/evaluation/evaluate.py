@@ -75,11 +75,9 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     models: list[ModelScores] = []
     with held_device("evaluate", config.device, output=config.output, folder=folder) as device:
         embed: Embed | None = None
-        cache = ModelCache(device, precision=config.precision)
+        cache = ModelCache(device, precision=config.precision, pronounces=False)
         for name, source in sources.items():
             synthesizer = cache.load(**source)
-            # Texts as they are, for all models: only an exported one finds its project's table by itself.
-            synthesizer.pronunciations = Path()
             # The first one's speaker encoder embeds them all.
             embed = embed or embedder(synthesizer)
             said = speak_texts(

@@ -41,17 +41,24 @@ class ModelCache:
         precision: of the models' weights; see `resolve_precision`.
         slots: sentences that a model decodes side by side.
         max_bytes: of all models together; one model is loaded however large it is.
+        pronounces: whether tables of pronunciations apply. Where models are compared, all speak the texts as they are.
     """
 
     def __init__(
-        self, device: str, *, precision: SpeechPrecision = "auto", slots: int = SLOTS, max_bytes: int = 0
+        self,
+        device: str,
+        *,
+        precision: SpeechPrecision = "auto",
+        slots: int = SLOTS,
+        max_bytes: int = 0,
+        pronounces: bool = True,
     ) -> None:
         self.device, reason = settle_device("cpu" if device == "cpu" else "auto")
         if reason:
             log.warning(reason)
         self.models: dict[str, Synthesizer] = {}
         """By name, the one that was asked for last at the end."""
-        self._precision, self._slots, self._max_bytes = precision, slots, max_bytes
+        self._precision, self._slots, self._max_bytes, self._pronounces = precision, slots, max_bytes, pronounces
 
     @property
     def is_busy(self) -> bool:
@@ -107,8 +114,8 @@ class ModelCache:
                 if run and not model.language:
                     model.language = Config.read(run / "config.yaml").get("language") or ""
                 log.info("loaded %s on %s in %.1f s", name or source, self.device, time.perf_counter() - begun)
-        beside = model.base.folder.parent
-        model.pronunciations = Path(project or beside) / PRONUNCIATIONS_FILE
+        if self._pronounces:
+            model.pronunciations = Path(project or model.base.folder.parent) / PRONUNCIATIONS_FILE
         # A plain dict, replaced as a whole: other threads list it meanwhile.
         self.models.pop(name, None)
         self.models[name] = model

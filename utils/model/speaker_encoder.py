@@ -3,16 +3,17 @@
 from torch import nn
 
 from utils.model.shapes import DecoderShape
+from utils.options import SPEAKER_RATE
 
 AUDIO = {
     "fft_size": 512,
     "win_length": 400,
     "hop_length": 160,
-    "sample_rate": 16_000,
+    "sample_rate": SPEAKER_RATE,
     "preemphasis": 0.97,
     "num_mels": 64,
 }
-"""The spectrogram that it reads, as stock's."""
+"""The spectrogram that it reads, as stock's (coqui-tts, HifiDecoder's speaker_encoder_audio_config)."""
 
 
 def build_speaker_encoder(shape: DecoderShape) -> nn.Module:

@@ -56,8 +56,10 @@ def profiled_steps(folder: Path, num_steps: int) -> Iterator[Callable[[], None]]
             trace.step()
         num_done += 1
 
-    yield step_done
-    if 0 < num_done <= num_steps:
-        trace.stop()
+    try:
+        yield step_done
+    finally:
+        if 0 < num_done <= num_steps:
+            trace.stop()
     if num_done < 2:
         log.warning("no steps were profiled: the run took only one")

@@ -33,6 +33,7 @@ from utils.model.dvae import CodeEncoder, build_dvae, needed_tensors
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
 from utils.model.packing import IGNORED, STOPS
+from utils.model.speaker_encoder import build_speaker_encoder
 from utils.model.weights import read_weights
 from utils.options import DATASET_RATE
 
@@ -262,7 +263,7 @@ def test_speeds_are_speakers_of_their_own(work: Path, monkeypatch) -> None:
 
 def test_the_norm_of_the_speaker_encoder_becomes_a_part_of_its_last_layer() -> None:
     torch.manual_seed(0)
-    encoder = speaker_encoder.with_norm(speaker_encoder.new_speaker_encoder(speaker_encoder.SHAPE))
+    encoder = speaker_encoder.with_norm(build_speaker_encoder(speaker_encoder.SHAPE))
     wavs = torch.randn(8, speaker_encoder.SAMPLES)
     with torch.no_grad():
         encoder(wavs)

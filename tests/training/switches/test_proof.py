@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.lora import add_lora
 from utils.model.packing import pack
 from utils.switches import SWITCHES
+from utils.training.profiling import profiled_steps
 from utils.training.switches.base import Seen, Trace, behavior_of, resolve
 from utils.training.switches.optimizer import Optimizations
 from utils.training.switches.record import StepRecord, count_kernels, record_step, saved_bytes
@@ -202,3 +204,10 @@ def test_two_profilers_do_not_meet() -> None:
     with optimizations.micro_batch(gpt):
         step(gpt)
     assert optimizations.has_news and optimizations.record is not None and optimizations.record.passes == 4
+
+
+def test_an_error_ends_the_profile_too(tmp_path: Path) -> None:
+    with pytest.raises(ValueError), profiled_steps(tmp_path, 2) as step_done:
+        step_done()
+        raise ValueError
+    assert not torch.autograd._profiler_enabled()
