@@ -47,6 +47,7 @@ BEFORE = {"docs/commands.md": 3, "docs/languages.md": 1, "docs/quality.md": 3, "
 REFUSED = {
     "--transcriber": "error: ",
     "--resume last": "has finished its",
+    "--voice ben": "has no exported model yet",
 }
 """What only runs where something else is: weights that are downloaded, a stopped run, hours of work. It must say so."""
 
