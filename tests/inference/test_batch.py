@@ -186,6 +186,7 @@ def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_i
     once._chunks.clear()
     spoken(tiny, [once])
     assert [attempt.faults for attempt in once.spoken.attempts] == [("unfinished",)] * 3
+    assert [attempt.seed for attempt in once.spoken.attempts] == [1, derived_seed(1, 1), derived_seed(1, 2)]
     bare = Utterance(
         piece=text, voice=tiny.default_voice(), settings=SpeechSettings(), seed=1, max_codes=12, guard=False
     )

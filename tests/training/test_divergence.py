@@ -101,7 +101,7 @@ def test_fp16_that_overflows_moves_nothing_warns_of_nothing_and_finds_its_scale(
         assert result.is_overflow and same(weights, weights_of(trainer))
         assert trainer.state()["scaler"]["scale"] == 2.0 ** (18 - lowered), "halved, and saved with the run"
         for _ in range(MAX_IN_A_ROW + 1):
-            recovery.note(result, ["clip0.wav"])
+            recovery.count_skipped(result, ["clip0.wav"])
     assert lowered > 0 and not same(weights, weights_of(trainer))
     assert recovery.num_skipped == lowered * (MAX_IN_A_ROW + 1) and warned == []
 
@@ -148,5 +148,5 @@ def test_the_advice_of_a_run_in_half_precision_is_full_precision() -> None:
     )
     with pytest.raises(UserError) as error:
         for _ in range(MAX_IN_A_ROW):
-            recovery.note(broken, ["clip0.wav"])
+            recovery.count_skipped(broken, ["clip0.wav"])
     assert "fp32 instead of bf16" in error.value.fix

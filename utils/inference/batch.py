@@ -56,6 +56,7 @@ class Attempt(NamedTuple):
     """One try at a sentence, for the report."""
 
     seed: int | None
+    """Fixed its codes; None where they were drawn anew."""
     codes: int
     faults: tuple[str, ...]
 
@@ -108,6 +109,8 @@ class Utterance:
     _rest: list[Piece] = field(init=False, default_factory=list)
     """Sentences still to be spoken where the whole failed; the first is being decoded."""
     _cut_s: float = 0.0
+    _attempt_seed: int | None = None
+    """Of the attempt that is being decoded: each has one of its own."""
     _sentence: Sentence | None = None
     _stream: "WaveformStream | None" = None
     _tail: TailCut = field(init=False, default_factory=TailCut)
@@ -224,6 +227,7 @@ class SpeechBatch:
         seed, number = utterance.seed, len(utterance._reports) + len(utterance._attempts)
         if seed is not None and number:
             seed = derived_seed(seed, number)
+        utterance._attempt_seed = seed
         patience = (PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES
         sentence = Sentence(
             latents=utterance.voice.latents,
@@ -269,7 +273,7 @@ class SpeechBatch:
         if utterance.guard and utterance.word_error and not is_streamed and not verdict.is_grave:
             wav = self._vocoder(hidden[None], utterance.voice.embedding, speed=utterance.settings.speed)
             verdict = verdict.with_words(utterance.word_error(part, wav))
-        attempt = Attempt(utterance.seed, len(sentence.codes), verdict.faults)
+        attempt = Attempt(utterance._attempt_seed, len(sentence.codes), verdict.faults)
         utterance._attempts.append((attempt, verdict, hidden))
         if utterance.guard and verdict.is_grave and not is_streamed:
             if len(utterance._attempts) < MAX_ATTEMPTS:

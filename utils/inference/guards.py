@@ -1,8 +1,8 @@
-"""Guards: notice what went wrong with a spoken sentence, repair what is certain, and choose among attempts.
+"""Guards: judge a spoken sentence, and cut its quiet tail. batch.py speaks it again and keeps the best attempt.
 
 A guard only acts where it is sure. A quiet tail is cut; a sentence that never ended, went round in a loop or lost most
-of its text is spoken again with another seed, and the best attempt is kept. All else is reported, not corrected: stops
-that were forced on a suspicion have cut good speech in other programs.
+of its text is to be spoken again with another seed. All else is reported, not corrected: stops that were forced on a
+suspicion have cut good speech in other programs.
 
 Shapes: M codes (21.5 a second), N samples at 24 000 Hz.
 """

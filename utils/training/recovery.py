@@ -127,8 +127,8 @@ class Recovery:
                 self._require_memory_fault(error)
             self._shrink_eval()
 
-    def note(self, result: StepResult, names: list[str]) -> None:
-        """Take note of the step that was taken last.
+    def count_skipped(self, result: StepResult, names: list[str]) -> None:
+        """Count the last step if it was skipped, and end the run where too many in a row were.
 
         Args:
             result: what it did.

@@ -1,8 +1,9 @@
 """A training run from its settings to its folder: plan, claim, load, step, log, evaluate, save, stop.
 
 `fine_tune` is the run in its order, and `train_epochs` what happens between two log lines. Beside it: plan.py (what
-will be done), checkpointing.py (state, saving, resuming), trainer.py (one step), recovery.py (smaller pieces where
-memory runs out) and distributed.py (several processes).
+will be done), checkpointing.py (state, saving, resuming), trainer.py (forward, backward and the update of a step),
+recovery.py (takes each step: in smaller pieces where memory runs out, skipped where its numbers are not finite) and
+distributed.py (several processes).
 """
 
 import logging
@@ -338,11 +339,15 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
             step_done()
             done = state.batches_done + trainer.accelerator.num_processes * len(batches)
             state.batches_done = min(done, services.loaders.num_batches(state.epoch))
-            # Log: the step, the machine, and what each switch did.
+            # Log: the step, the machine, and what each switch did. `take` empties the clock: the seconds of logging
+            # and saving are part of the next step's event.
             host.begin("logging")
             log_step(state, services, result, batches, total, host.take() | trainer.clock.take())
             log_machine(services, result)
-            services.recovery.note(result, [name for batch in batches for name in batch.names])
+            # Too many skipped steps in a row end the run here.
+            services.recovery.count_skipped(result, [name for batch in batches for name in batch.names])
+            # A thread writes checkpoints and a process speaks samples: log what each has finished, and have a sample
+            # spoken that waited for its checkpoint.
             services.sampling.poll(services.saver.poll())
             # Stop, or save and continue.
             hours, is_stopped = services.plan.config.max_hours, services.stop.number is not None
@@ -366,6 +371,7 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
         # Skipped steps are no part of an epoch's loss; an epoch of nothing else has none.
         state.epoch_losses.append(sum(state.losses) / len(state.losses) if state.losses else math.nan)
         state.epoch, state.batches_done, state.losses = state.epoch + 1, 0, []
+        # With `candidate` set, the saved weights become the best.
         save(state, services)
         services.sampling.want(trainer.num_steps)
         is_patience_out = 0 < services.plan.config.patience <= state.evals_without_gain
