@@ -1,5 +1,6 @@
 """Sentences that are spoken side by side, in chunks or again, are what they are alone."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -89,8 +90,16 @@ def test_a_seed_says_the_same_alone_and_beside_others_who_come_and_go(starter) -
         assert solo.shape == beside.shape and (solo - beside).abs().max() < 0.05
 
 
+@pytest.fixture
+def every_warning(recwarn: pytest.WarningsRecorder) -> Iterator[pytest.WarningsRecorder]:
+    """Warnings of a test, also those that PyTorch gives once in a process."""
+    torch.set_warn_always(True)
+    yield recwarn
+    torch.set_warn_always(False)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "bf16"])
-def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precision: str) -> None:
+def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precision: str, every_warning) -> None:
     voice = starter.default_voice()
 
     def codes(slots: int) -> list[list[int]]:
@@ -107,6 +116,7 @@ def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precisio
         return [sentence.codes for sentence in said]
 
     assert codes(1) == codes(4)
+    assert [warning for warning in every_warning if "TF32" in str(warning.message)] == []
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.7, 1.6])

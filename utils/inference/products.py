@@ -62,8 +62,9 @@ def _bf16(weight: Tensor, bias: Tensor) -> Product:
     kept, added = weight.bfloat16().contiguous(), bias.bfloat16()
 
     def multiply(x: Tensor) -> Tensor:
-        # For so few rows oneDNN repacks the weights at each call, which takes twice the time of reading them.
-        with torch.backends.mkldnn.flags(enabled=False):
+        # For so few rows oneDNN repacks the weights at each call, which takes twice the time of reading them. TF32 is
+        # left as it is: writing it makes PyTorch warn of Intel GPUs.
+        with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None):
             return F.linear(x.bfloat16(), kept, added).float()
 
     return multiply
