@@ -220,6 +220,9 @@ class ExportConfig(Config):
     """Run to export; the newest run with a checkpoint when not given."""
     checkpoint: Literal["best", "last"] = "best"
     """Checkpoint of the run to export."""
+    adapter: bool = False
+    """Write a LoRA run's additions and recording only, as ready/voice.safetensors: a small file that speaks over its
+    base. A full model that is there stays."""
     tune_decoder: bool | None = None
     """Fit the decoder to the voice, which brings its timbre nearer; as the base does when not given (XTTS v2: no). The
     fitted decoder is kept only if it says held-out clips better."""
@@ -230,6 +233,11 @@ class ExportConfig(Config):
     comparison."""
     compare: bool = True
     """Have the base and the exported model speak new texts, and warn where the model speaks worse."""
+
+    def problems(self) -> list[str]:
+        if self.adapter and (self.tune_decoder or self.decoder_steps):
+            return ["adapter writes a file without a decoder; leave out tune_decoder and decoder_steps"]
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,8 +251,10 @@ class SynthesizeConfig(SpeechSettings):
     output: Path = Path("output")
     """The folder that holds all projects."""
     model: str | None = None
-    """Model that speaks: a base name, a model folder, or with --project run/ID/best or run/ID/last; ready/ of the
-    project when not given."""
+    """Model that speaks: a base name, a model folder, or with --project voice, run/ID/best or run/ID/last; ready/ of
+    the project when not given, or the base of the adapter."""
+    adapter: Path | None = None
+    """A LoRA voice that speaks over its base: a voice.safetensors of `export --adapter`."""
     out: Path = Path("speech.wav")
     """Wav file to write: 24 000 Hz, mono, 16 bit."""
     reference: Path | None = None
@@ -263,7 +273,7 @@ class SynthesizeConfig(SpeechSettings):
         found = super().problems()
         if not self.text.strip():
             found.append("text is empty; give the words to speak")
-        if self.project is None and self.model is None:
+        if self.project is None and self.model is None and self.adapter is None:
             found.append("give either a project or a model")
         if self.voice.strip() and self.reference is not None:
             found.append("both a voice and a reference are given; give one of them")

@@ -11,6 +11,7 @@ from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.inference import decode as module
 from utils.inference import engine
+from utils.inference.adapters import Adapter
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
 from utils.model.gpt import ForwardOptions
@@ -92,7 +93,7 @@ def sentences(gpt, sampling: SpeechSettings) -> list[Sentence]:
 def decoded(decoder: Decoder, wanted: list[Sentence]) -> list[list[int]]:
     waiting = list(wanted)
     while waiting or decoder.sentences:
-        while waiting and decoder.has_room:
+        while waiting and decoder.takes(waiting[0].adapter):
             decoder.join(waiting.pop(0))
         decoder.step()
     return [sentence.codes for sentence in wanted]
@@ -201,3 +202,40 @@ def test_memory_of_a_model_is_that_of_its_tensors(monkeypatch: pytest.MonkeyPatc
     decoder = speakers[0].batch.decoder
     slot = sum(tensor.nbytes for tensor in (decoder._cache, *decoder._rows))
     assert two - one == slot > 0 and nine - one == 8 * slot
+
+
+def adapters(gpt) -> list[Adapter]:
+    """Additions of two voices, of different ranks."""
+    width, random = gpt.shape.width, torch.Generator().manual_seed(0)
+    sizes = [(width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)] * gpt.shape.layers
+    return [
+        Adapter(
+            tuple((torch.randn(r, i, generator=random) / 9, torch.randn(r, o, generator=random) / 9) for i, o in sizes)
+        )
+        for r in (3, 2)
+    ]
+
+
+@pytest.mark.parametrize("sampling", SETTINGS)
+def test_voices_are_captured_together_once_and_have_the_codes_of_a_cpu(
+    gpt, cuda, monkeypatch: pytest.MonkeyPatch, sampling: str
+) -> None:
+    first, second = adapters(gpt)
+
+    def made() -> list[Sentence]:
+        found = sentences(gpt, SETTINGS[sampling])
+        for sentence, adapter in zip(found, (first, None, second, first, second), strict=True):
+            sentence.adapter = adapter
+        return found
+
+    decoder = Decoder(gpt, slots=4)
+    captured, found = len(cuda), decoded(decoder, made())
+    # The second voice waits until nobody speaks: graphs know the additions that they were captured with.
+    assert len(cuda) == 3 * captured
+    assert decoded(decoder, made()) == found and len(cuda) == 3 * captured
+    monkeypatch.undo()
+    assert (
+        found
+        == decoded(Decoder(gpt, slots=4), made())
+        != decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
+    )

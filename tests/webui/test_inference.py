@@ -14,6 +14,7 @@ from utils import jobs
 from utils.config import SpeechSettings, TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
+from utils.runs.layout import VOICE_FILE
 from utils.speech.desk import GenerationQueue
 from utils.speech.takes import Take, find_take, list_takes
 from webui import text
@@ -267,6 +268,9 @@ def test_models_are_listed_and_a_choice_that_is_gone_is_replaced(studio, project
     assert listed["inference.model"].properties["value"] == "base/starter"
     assert ("base tiny", "base/tiny") in listed["inference.model"].properties["choices"]
     assert inference.models(studio, form(**{"project.project": ""})) == {}
+    project.ready.mkdir(parents=True)
+    (project.ready / VOICE_FILE).write_bytes(b"")
+    assert ("LoRA voice", "voice") in inference.models(studio, form())["inference.model"].properties["choices"]
 
 
 def test_the_newest_model_is_offered_unless_a_person_chose(studio, project):

@@ -187,6 +187,19 @@ def _sha256(path: Path, size: int, mtime_ns: int, ctime_ns: int) -> str:
     return file_hash(path)
 
 
+def known_name(base: Base) -> str:
+    """The name by which anybody finds a base; empty for one that lies elsewhere."""
+    is_there = base.name in EMBEDDED + DOWNLOADED and base_folder(base.name).absolute() == base.folder.absolute()
+    return base.name if is_there else ""
+
+
+def weights_hash(base: Base) -> str:
+    """SHA-256 of a base's weight file; of a downloaded one, what its verified download had."""
+    lock = read_lock(base.folder)
+    known = {entry.name: entry.digest for entry in lock.files if entry.algorithm == "sha256"} if lock else {}
+    return known.get(base.weights.name) or sha256(base.weights)
+
+
 def file_digest(path: Path, algorithm: Algorithm) -> str:
     """Lower-case hexadecimal digest of a file, read in pieces.
 

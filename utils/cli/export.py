@@ -7,6 +7,7 @@ from utils.cli.common import progress_phases, run_command, size
 from utils.config import ExportConfig
 from utils.project.advice import command
 from utils.project.paths import Project, open_project
+from utils.runs.layout import VOICE
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -16,8 +17,13 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _export(config: ExportConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.inference.export import export_model
+    from utils.inference.export import export_model, export_voice
 
+    if config.adapter:
+        voice = export_voice(config)
+        print(f"{size(voice.stat().st_size):>9}  {voice}")
+        print(f"next      {_next(open_project(config.project, config.output), VOICE)}")
+        return
     with progress_phases() as progress:
         ready = export_model(config, progress=progress)
     for file in sorted(ready.iterdir()):
@@ -26,9 +32,9 @@ def _export(config: ExportConfig) -> None:
     print(f"next      {_next(open_project(config.project, config.output))}")
 
 
-def _next(project: Project) -> str:
+def _next(project: Project, model: str | None = None) -> str:
     """How to speak with what was exported."""
-    return command("synthesize", project=project, text="Hello.", out="hello.wav")
+    return command("synthesize", project=project, model=model, text="Hello.", out="hello.wav")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from utils.inference.decode import Decoder, Sentence
+from utils.inference.adapters import Adapter
+from utils.inference.decode import Decoder
 from utils.inference.guards import GRAVE, Judgement, TailCut, judge, usual_codes
+from utils.inference.sentence import Sentence
 from utils.inference.vocoder import Vocoder, WaveformStream
 from utils.model.gpt import XttsGpt
 from utils.model.voices import Voice
@@ -91,6 +93,8 @@ class Utterance:
     """How it is spoken; but for the seed, which is its own."""
     seed: int | None = None
     """Fixes the speech whatever is spoken beside it; None draws another each time."""
+    adapter: Adapter | None = None
+    """What the voice adds to the weights."""
     guard: bool = True
     """Whether faults are repaired; without it the model's speech is given as it is."""
     word_error: Callable[[Piece, Tensor], float] | None = None
@@ -184,7 +188,7 @@ class SpeechBatch:
         Returns:
             Utterances that were spoken.
         """
-        while self._waiting and self.decoder.has_room:
+        while self._waiting and self.decoder.takes(self._waiting[0].adapter):
             self._join(self._waiting.popleft())
         if not self._active:
             return []
@@ -233,6 +237,7 @@ class SpeechBatch:
             latents=utterance.voice.latents,
             tokens=tokens,
             settings=utterance.settings,
+            adapter=utterance.adapter,
             limit=utterance.max_codes or int(patience),
             generator=None if seed is None else torch.Generator().manual_seed(seed),
         )

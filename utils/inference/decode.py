@@ -14,7 +14,6 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 
@@ -22,12 +21,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from utils.inference.adapters import Adapter, Adapters
 from utils.inference.products import HALF, PreparedBlock
 from utils.inference.sampling import draw
+from utils.inference.sentence import Sentence
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import NUM_LATENTS
-from utils.options import SpeechPrecision, SpeechSettings
+from utils.options import SpeechPrecision
 from utils.performance_utils.device import pinning_fault
 from utils.performance_utils.memory import is_out_of_memory
 
@@ -42,28 +43,6 @@ log = logging.getLogger(__name__)
 
 AttendLayer = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """Stores the new keys and values [N, H, n, C] of a layer, and gives what the queries attend to, [N, H, n, C]."""
-
-
-@dataclass(eq=False, kw_only=True)
-class Sentence:
-    """One sentence to decode, and what was decoded of it so far."""
-
-    latents: Tensor
-    """The voice, [1, P, D]."""
-    tokens: list[int]
-    """Text token ids, at most the model's `max_text_tokens`."""
-    settings: SpeechSettings
-    limit: int
-    """Codes at most; joining lowers it to what the model has positions for."""
-    generator: torch.Generator | None = None
-    """Source of randomness, on the CPU. A number for each code is drawn from it when the sentence joins."""
-    codes: list[int] = field(default_factory=list)
-    stop_logprobs: list[float] = field(default_factory=list)
-    """Log probability of the stop code at each code, before any setting of the sampling."""
-    hidden: Tensor | None = None
-    """[M, D] once it has left."""
-    stopped: bool = False
-    """Whether the stop code came."""
 
 
 class Decoder:
@@ -91,6 +70,8 @@ class Decoder:
             PreparedBlock(block, precision, release=release) for block in gpt.gpt.h if isinstance(block, Block)
         ]
         assert len(self._layers) == len(gpt.gpt.h), "a wrapped block cannot be prepared"
+        self._half = HALF.get(precision) if self._is_gpu else None
+        self._adapters = Adapters(self._layers, self.device, self._half or torch.float32)
         self._max_codes = gpt.shape.max_audio_tokens - 3
         # One more position and code: a GPU has begun the next step when the host learns that a sentence ended.
         self._longest = NUM_LATENTS + gpt.shape.max_text_tokens + 3 + self._max_codes + 1
@@ -111,17 +92,15 @@ class Decoder:
         """Steps whose codes the host does not know yet."""
         self.graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         """Captured steps by slots and positions, with the tensor of their result."""
-        self._voices: dict[bytes, Tensor] = {}
+        self._voices: dict[tuple[Adapter | None, bytes], Tensor] = {}
         """Keys and values of voices, the one that spoke last at the end."""
-        self._rows: tuple[Tensor, ...] = ()
         self._cache = self._positions = self._counts = self._last = self._spoken = torch.empty(0)
         self._sampling = self._random = self._hidden = torch.empty(0)
         if self._is_gpu:
             torch.cuda.empty_cache()
         shape = self.gpt.shape
         new = partial(torch.zeros, device=self.device)
-        dtype = HALF.get(self.precision) if self._is_gpu else None
-        self._cache = self._new_cache(self._longest if self._is_gpu else LENGTH_STEP, dtype or torch.float32)
+        self._cache = self._new_cache(self._longest if self._is_gpu else LENGTH_STEP, self._half or torch.float32)
         """[layers, 2, B, H, T, C]."""
         self._cached = [0] * slots
         """Positions in each slot's cache, as the host counts them."""
@@ -135,13 +114,15 @@ class Decoder:
         """Temperature, top-k, top-p and penalty."""
         self._random = new(slots, self._max_codes + 1)
         self._hidden = new(slots, self._max_codes + 1, shape.width)
-        self._rows = (
-            *(self._positions, self._counts, self._last, self._spoken),
-            *(self._sampling, self._random, self._hidden),
-        )
-        """What a slot has beside its cache."""
+        self._adapters.reset(slots)
         if self._is_gpu:
             self._capture_all()
+
+    @property
+    def _rows(self) -> tuple[Tensor, ...]:
+        """What a slot has beside its cache."""
+        state = (self._positions, self._counts, self._last, self._spoken, self._sampling, self._random, self._hidden)
+        return (*state, self._adapters.shares)
 
     @property
     def num_bytes(self) -> int:
@@ -150,7 +131,7 @@ class Decoder:
         return sum(
             (
                 *(layer.num_bytes for layer in self._layers),
-                *(tensor.nbytes for tensor in (*self._rows, self._cache, *voices)),
+                *(tensor.nbytes for tensor in (*self._rows, self._cache, *voices, *self._adapters.tables)),
             )
         )
 
@@ -159,16 +140,26 @@ class Decoder:
         """Whether another sentence can join."""
         return len(self.sentences) < self.slots
 
+    def takes(self, adapter: Adapter | None) -> bool:
+        """Whether a sentence with these additions can join now: captured steps know those that they were made with."""
+        return self.has_room and not (self._is_gpu and self.sentences and adapter not in self._adapters)
+
     @without_cudnn_attention()
     @torch.inference_mode()
     def join(self, sentence: Sentence) -> None:
         """Read a sentence's prompt into a free slot; the next step decodes its first code."""
-        assert self.has_room, "no slot is free"
+        assert self.takes(sentence.adapter), "no slot is free"
         shape, slot = self.gpt.shape, len(self.sentences)
+        if (adapter := sentence.adapter) is not None and adapter not in self._adapters:
+            self._adapters.hold(adapter, [one.adapter for one in self.sentences])
+            if self._is_gpu:
+                self.reset(self.slots)
+        self._adapters.choose(slot, adapter)
+        self._adapters.apply(slot, slot + 1, [adapter])
         sentence.limit = max(1, min(sentence.limit, self._max_codes))
         text = self._embed_text(sentence.tokens)
         self._reserve(NUM_LATENTS + text.size(1) + sentence.limit)
-        self._cache[:, :, slot, :, :NUM_LATENTS] = self._read_voice(sentence.latents)
+        self._cache[:, :, slot, :, :NUM_LATENTS] = self._read_voice(sentence)
         self._cached[slot] = NUM_LATENTS
         # All but the start code: that one is the first step's input, like every code after it.
         self._read(text[:, :-1], slot)
@@ -199,6 +190,7 @@ class Decoder:
             event = torch.cuda.Event()
             event.record()
         else:
+            self._adapters.apply(0, num, [sentence.adapter for sentence in self.sentences])
             drawn, event = self._advance(num, self._attend_by_slot(num), is_greedy), None
         for slot in range(num):
             self._cached[slot] += 1
@@ -297,6 +289,7 @@ class Decoder:
 
     def _masked_step(self, num: int, length: int) -> Tensor:
         """A step that reads no value of the host; see `_attend_masked`."""
+        self._adapters.apply(0, num)
         return self._advance(num, self._attend_masked(num, length), False)
 
     def _replay(self, num: int) -> Tensor:
@@ -363,9 +356,11 @@ class Decoder:
         rows = gpt.text_embedding(text) + gpt.text_pos_embedding.first(text.size(1))
         return torch.cat([rows, gpt.mel_embedding(start) + gpt.mel_pos_embedding.first(1)], dim=1)
 
-    def _read_voice(self, latents: Tensor) -> Tensor:
+    def _read_voice(self, sentence: Sentence) -> Tensor:
         """Keys and values of a voice, [layers, 2, H, P, C]: it stands before all else, so they never change."""
-        key = hashlib.sha256(latents.detach().float().cpu().contiguous().numpy().tobytes()).digest()
+        latents = sentence.latents
+        content = latents.detach().float().cpu().contiguous().numpy().tobytes()
+        key = sentence.adapter, hashlib.sha256(content).digest()
         found = self._voices.pop(key, None)
         if found is None:
             stored: list[Tensor] = []

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from utils.bases.decoder import load_decoder
 from utils.bases.loading import load_gpt
 from utils.errors import UserError
 from utils.files import file_hash
+from utils.inference.adapters import Adapter
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import resolve_precision, vocoder_in_bf16
 from utils.inference.vocoder import Vocoder
+from utils.inference.voice_file import read_voice_file
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice, mixed
 from utils.model.weights import State, read_pickle
@@ -99,7 +102,12 @@ class Synthesizer:
         """What it speaks when nothing else is said; may be empty."""
         self.speakings: list[Any] = []
         """Requests that it speaks; while there are any, it is neither renewed nor unloaded."""
+        self.adapter: Adapter | None = None
+        """What its voice adds to the weights, where it is one of several over them; see `adapted`."""
         self._speakers = dict[str, Voice]()
+        self._own: Voice | None = None
+        self._adapted = dict[tuple[Path, int, int], Synthesizer]()
+        """Voices over these weights by file, time and size; the one that was used last at the end."""
         self._load(gpt_state, slots)
 
     def renew(self, gpt_state: State) -> None:
@@ -118,9 +126,36 @@ class Synthesizer:
         else:
             gpt = build_gpt(self.base.gpt_shape(), gpt_state, where=str(self.base.folder), options=options)
         self.gpt = gpt.eval().requires_grad_(False).to(self.device)
+        self._has_other_weights = gpt_state is not None
         self._voices = dict[str, Voice]()
         """Of recordings, by their content; the one that was used last at the end."""
         self.batch = SpeechBatch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
+
+    def adapted(self, path: Path) -> "Synthesizer":
+        """This model with a voice of a LoRA run: another synthesizer over the same weights, slots and requests.
+
+        Args:
+            path: the voice's file; see `utils.inference.voice_file`. It is read once.
+
+        Raises:
+            UserError: it cannot be read, or belongs to another base.
+        """
+        facts = path.stat() if path.is_file() else None
+        key = (path.absolute(), facts.st_mtime_ns, facts.st_size) if facts else (path, 0, 0)
+        other = self._adapted.pop(key, None)
+        if other is None:
+            if self._has_other_weights:
+                raise UserError(
+                    what="a voice is added to its base, not to a run", where=str(path), fix="name the base as the model"
+                )
+            file = read_voice_file(path, self.base)
+            other = copy(self)
+            other.adapter, other.language = file.adapter, file.facts.get("language") or self.language
+            other._own = make_voice(self.gpt, self.decoder, self.base.mel_stats(), file.reference, self.limits)
+        self._adapted[key] = other
+        if len(self._adapted) > MAX_VOICES:
+            del self._adapted[next(iter(self._adapted))]
+        return other
 
     @property
     def checkpoint(self) -> str:
@@ -169,11 +204,13 @@ class Synthesizer:
         return self._speakers
 
     def default_voice(self) -> Voice:
-        """The model's own voice: its recording, else its first reference voice.
+        """The model's own voice: its recording or that of its voice's file, else its first reference voice.
 
         Raises:
             UserError: the model has neither.
         """
+        if self._own is not None:
+            return self._own
         if self.own_voice.is_file():
             return self.voice(self.own_voice)
         for voice in self.speakers().values():
@@ -212,6 +249,7 @@ class Synthesizer:
             Utterance(
                 piece=piece,
                 voice=voices[piece.voice],
+                adapter=self.adapter,
                 settings=settings,
                 seed=None if seed is None else derived_seed(seed, number),
                 word_error=None if self.word_check is None else partial(self.word_check, self.tokenizer),

@@ -19,12 +19,24 @@ from utils.files import write_atomic
 from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
+from utils.inference.voice_file import write_voice_file
 from utils.jobs.device import require_usable
-from utils.model.weights import DECODER_PREFIX, part, write_pickle
+from utils.model.lora import ADDED_PART
+from utils.model.weights import DECODER_PREFIX, part, read_weights, write_pickle
 from utils.model.xtts import full_state
+from utils.project.advice import command
 from utils.project.paths import Project, open_project
-from utils.runs.checkpoints import load_checkpoint
-from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE, checkpoint_of, find_run, newest_run
+from utils.runs.checkpoints import load_checkpoint, marks_of, verify
+from utils.runs.layout import (
+    ADAPTER_FILE,
+    BASE_FOLDER,
+    REFERENCE_FILE,
+    VOICE_FILE,
+    checkpoint_of,
+    find_run,
+    newest_run,
+)
+from utils.training.data.base import START_FILE
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +45,10 @@ OURS = "this studio only: the base has a decoder of its own"
 COMPARISON = "compared_with_base"
 MOST_SPEAKERS = 100
 """Of a dataset that become reference voices: each takes a second at full size."""
+SMALL_RANK = 28
+"""Largest rank in fours whose voice fits 30 MB at full size: 27.5 MB and its recording; 32 takes 31.5 MB."""
+IN_VOICE = ("name", "language", "license", "run", "checkpoint", "exported")
+"""What a voice's file says as about.json does."""
 READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "reference.wav", "about.json")
 
 
@@ -51,9 +67,7 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     Raises:
         UserError: no such run or checkpoint, its base is gone, or a file is damaged.
     """
-    project = open_project(config.project, config.output)
-    run = find_run(project, config.run) if config.run else newest_run(project, config.checkpoint)
-    checkpoint = checkpoint_of(run, config.checkpoint)
+    project, run, checkpoint = _chosen(config)
     # Refused before anything is written.
     fit_steps(run_base(run), config)
     require_usable(config.device)
@@ -69,6 +83,58 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     found = compare_with_base(run, project.ready, project, config, progress or _ignored)
     _write_about(project.ready, read_about(project.ready) | {COMPARISON: found})
     return project.ready
+
+
+@disk_errors()
+def export_voice(config: ExportConfig) -> Path:
+    """Write what a LoRA run learned as one small file, ready/voice.safetensors, which speaks over the run's base.
+
+    The log says what a full export has beyond it.
+
+    Args:
+        config: which project, run and checkpoint.
+
+    Raises:
+        UserError: no such run or checkpoint, one that learned more than additions, or its base is gone.
+    """
+    project, run, checkpoint = _chosen(config)
+    settings, base = TrainConfig.load(run / "config.yaml"), run_base(run)
+    fix = f"export the full model: {command('export', project=project, run=run.name)}"
+    if ADAPTER_FILE not in marks_of(checkpoint):
+        what = f"run {run.name} trained all weights; a voice's file holds the additions of a LoRA run"
+        raise UserError(what=what, where=str(run), fix=f"{fix}; or train with --lora-rank {SMALL_RANK}")
+    if (run / START_FILE).is_file():
+        what = f"run {run.name} started from another run: its additions belong to weights that no base has"
+        raise UserError(what=what, where=str(run), fix=fix)
+    verify(checkpoint, [ADAPTER_FILE])
+    learned = read_weights(checkpoint / ADAPTER_FILE)
+    if rows := [tensor for name, tensor in learned.items() if ADDED_PART in name]:
+        raise UserError(
+            what=f"run {run.name} also learned {len(rows[0])} text rows that the base's vocabulary was grown by; "
+            "a voice's file does not hold them, and would misread its language without",
+            where=str(run),
+            fix=fix,
+        )
+    project.ready.mkdir(exist_ok=True)
+    path = project.ready / VOICE_FILE
+    about = {key: value for key, value in _about(project, run, checkpoint, base, settings).items() if key in IN_VOICE}
+    write_voice_file(path, learned, run / REFERENCE_FILE, base, about)
+    if base.defaults.decoder_steps:
+        fitted = read_about(project.ready).get("decoder", {})
+        shares = {key: fitted[key] for key in ("similarity_before", "similarity_after") if key in fitted}
+        log.warning(
+            "the voice speaks with the base's decoder; a full export fits it to the voice: same codes, nearer timbre%s",
+            " (similarity {similarity_after:.2f} instead of {similarity_before:.2f})".format(**shares)
+            if shares
+            else "",
+        )
+    return path
+
+
+def _chosen(config: ExportConfig) -> tuple[Project, Path, Path]:
+    project = open_project(config.project, config.output)
+    run = find_run(project, config.run) if config.run else newest_run(project, config.checkpoint)
+    return project, run, checkpoint_of(run, config.checkpoint)
 
 
 def _write_ready(

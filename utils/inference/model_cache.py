@@ -9,9 +9,10 @@ from typing import Any, Literal
 import torch
 
 from utils.bases.base import Base
-from utils.bases.find import find_base, run_base
+from utils.bases.find import find_base, known_name, run_base
 from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
+from utils.inference.voice_file import base_of_voice
 from utils.model.weights import State
 from utils.options import SpeechPrecision
 from utils.performance_utils.device import settle_device
@@ -67,7 +68,7 @@ class ModelCache:
     def load(
         self,
         *,
-        kind: Literal["ready", "run", "base"],
+        kind: Literal["ready", "run", "base", "voice"],
         source: str,
         checkpoint: str = "",
         name: str = "",
@@ -77,7 +78,8 @@ class ModelCache:
 
         Args:
             kind: what `source` is.
-            source: a folder with an exported model, a run's folder, or the name of a base.
+            source: a folder with an exported model, a run's folder, the name of a base, or a voice's file: it speaks
+                over its base, which is loaded once for all its voices.
             checkpoint: best or last, of a run; empty for the base that it started from.
             name: the model takes the place of one of the same name; that a run's other checkpoint of the same base
                 does, brings its weights only.
@@ -87,6 +89,13 @@ class ModelCache:
             NoRoomError: it does not fit beside those that are speaking.
             UserError: it is gone or damaged.
         """
+        if kind == "voice":
+            base = base_of_voice(Path(source))
+            of_base = known_name(base) or str(base.folder)
+            over = self.load(kind="base", source=of_base, name=name and of_base, project=project)
+            voice = over.adapted(Path(source))
+            voice.pronunciations = over.pronunciations
+            return voice
         model = self.models.get(name)
         if model is None or not model.speakings:
             # A later checkpoint, or another export: not while the old one speaks.

@@ -24,6 +24,8 @@ from utils.performance_utils.device import half_precision_fault
 Product = Callable[[Tensor], Tensor]
 """[N, I] to [N, O]; float32 in and out on a CPU, any type in and the weights' type out on a GPU."""
 
+PRODUCTS = ("c_attn", "c_proj", "c_fc", "c_out")
+"""Those of a block, by their names in `PreparedBlock`."""
 AMPERE = (8, 0)
 HALF: dict[SpeechPrecision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 INPUT_LEVELS = 63

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,7 +62,8 @@ class Speaker:
 
     Args:
         model: a base's name or folder (`starter`), the folder of an exported model, or with `project`: `ready`,
-            `run/ID/best`, `run/ID/last`.
+            `run/ID/best`, `run/ID/last`, `voice`.
+        adapter: the voice.safetensors of a LoRA voice, which `model` speaks with; see `adapted`.
         project: whose model it is.
         output: the folder that holds all projects.
         device: auto takes a GPU where there is one.
@@ -78,6 +80,7 @@ class Speaker:
         self,
         model: str | Path = "starter",
         *,
+        adapter: str | Path | None = None,
         project: str | None = None,
         output: str | Path = DEFAULT_OUTPUT,
         device: Device = "auto",
@@ -90,12 +93,29 @@ class Speaker:
         fetch_base(request["source"])
         with memory_errors("loading the model", where):
             self._synthesizer = ModelCache(where, precision=precision, slots=slots).load(**request)
+            if adapter is not None:
+                self._synthesizer = self._synthesizer.adapted(Path(adapter))
             if transcriber:
                 beside = device if where == "cuda" else where
                 self._synthesizer.word_check = WordCheck(transcriber, device=beside).error
         self._lock, self._output = threading.RLock(), Path(output)
         self.language = self._synthesizer.language
         """What it speaks when nothing else is said; may be empty."""
+
+    def adapted(self, adapter: str | Path) -> "Speaker":
+        """Another voice over this speaker's weights, which both share; their calls wait for each other.
+
+        Args:
+            adapter: the voice.safetensors of a LoRA voice.
+
+        Raises:
+            UserError: it cannot be read, or belongs to another base.
+        """
+        other = copy(self)
+        with self._lock:
+            other._synthesizer = self._synthesizer.adapted(Path(adapter))
+        other.language = other._synthesizer.language
+        return other
 
     @property
     def precision(self) -> SpeechPrecision:

@@ -7,7 +7,7 @@ Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"; th
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -20,11 +20,14 @@ TARGETS = ["c_attn", "c_proj", "c_fc"]
 """All four projections of a block (`c_proj` is the name of two)."""
 SCALE = 2.0
 """alpha / rank: the addition's weight."""
+LAYERS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
+"""Their names in a block."""
 _ADAPTER = "default"
 _BASE = ".base_layer"
 
 
-_LEARNED = (".lora_", ".added_")
+ADDED_PART = ".added_"
+_LEARNED = (".lora_", ADDED_PART)
 """Parts of the names of tensors that learn."""
 
 
@@ -177,6 +180,24 @@ def merged_state(gpt: nn.Module) -> dict[str, Tensor]:
 def adapter_state(gpt: nn.Module) -> dict[str, Tensor]:
     """What learns alone, as a run needs it to resume: additions and added rows; empty without LoRA."""
     return {name: tensor for name, tensor in gpt.state_dict().items() if _is_learned(name)}
+
+
+def low_rank_pairs(state: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, tuple[Tensor, Tensor]]:
+    """Of each layer that learned: A [r, I] and B [r, O], whose product A^T B is what its weight [I, O] gets.
+
+    Args:
+        state: from `adapter_state`.
+        dtype: to round to. A power of two moves from one side to the other, so that neither gets too small for float16.
+    """
+    pairs = {}
+    for name, down in state.items():
+        layer, found, _ = name.partition(".lora_A.")
+        if found:
+            up = SCALE * state[name.replace(".lora_A.", ".lora_B.")].T
+            sizes = up.abs().max() / down.abs().max()
+            shift = torch.exp2(torch.log2(sizes.clamp(min=torch.finfo(dtype).tiny)).div(2).round())
+            pairs[layer] = ((down * shift).to(dtype), (up / shift).to(dtype))
+    return pairs
 
 
 def num_added_rows(gpt: nn.Module) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -44,6 +44,16 @@ def read_weights(path: Path) -> State:
         if path.suffix == ".safetensors":
             return from_eight_bit(load_file(path))
         return _tensors(_read_pickle(path), path)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """What the header of a safetensors file says beside its tensors.
+
+    Raises:
+        UserError: missing, damaged, or another kind of file.
+    """
+    with _readable(path), safe_open(path, framework="pt") as file:
+        return dict(file.metadata() or {})
 
 
 def read_pickle(path: Path) -> Any:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 
-from utils.bases.catalog import base_folder
+from utils.bases.catalog import base_folder, has_weights
 from utils.errors import UserError
 from utils.hardware.resources import size_of
 from utils.project.advice import command
@@ -21,6 +21,10 @@ BASE_FOLDER = "base"
 REFERENCE_FILE = "reference.wav"
 """Recording in a run or an exported model whose voice it speaks with."""
 SAMPLES_FOLDER = "samples"
+VOICE = "voice"
+"""Names a project's LoRA voice."""
+VOICE_FILE = "voice.safetensors"
+"""Beside an exported model, or alone in its place."""
 READY = "ready"
 """Names a project's exported model."""
 MODEL_FILE = "model.safetensors"
@@ -96,7 +100,7 @@ class ModelRef:
             return base_folder(self.name)
         if self.kind == "run":
             return checkpoint_of(find_run(project, self.name), self.which)
-        if not project.ready.is_dir():
+        if not has_weights(project.ready):
             raise UserError(
                 what=f"project {project.name!r} has no exported model yet",
                 where=str(project.ready),

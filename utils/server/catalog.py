@@ -50,7 +50,10 @@ def model_folder(model: SpeakingModel) -> Path:
     """
     # Imported late: they load torch.
     from utils.bases.find import find_base, run_base
+    from utils.inference.voice_file import base_of_voice
 
+    if model.kind == "voice":
+        return base_of_voice(Path(model.source)).folder
     if model.kind == "run":
         return run_base(Path(model.source)).folder
     return find_base(model.source).folder if model.kind == "base" else Path(model.source)

@@ -7,9 +7,9 @@ from typing import Any, Literal
 from utils.bases.catalog import known_bases, project_bases
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.layout import READY, ModelRef, Which, find_run, newest_of
+from utils.runs.layout import READY, VOICE, VOICE_FILE, ModelRef, Which, find_run, newest_of
 
-Kind = Literal["ready", "run", "base"]
+Kind = Literal["ready", "run", "base", "voice"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +17,11 @@ class SpeakingModel:
     """One model to speak with."""
 
     id: str
-    """ready, run/ID/best, run/ID/last, or base/NAME: what the page and scripts name it by."""
+    """ready, voice, run/ID/best, run/ID/last, or base/NAME: what the page and scripts name it by."""
     kind: Kind
     source: str
-    """What the worker loads: a folder for ready, run and a base made for the project, the name of another base."""
+    """What the worker loads: a folder for ready, run and a base made for the project, the name of another base, the
+    file of a voice."""
     checkpoint: Which | Literal[""] = ""
     """Which of the run's; empty for others."""
     step: int | None = None
@@ -65,7 +66,7 @@ def named_model(name: str, project: Project | None) -> dict[str, Any]:
     """A model by any of its names, as `ModelCache.load` takes it.
 
     Args:
-        name: of a base, or its folder; of a project: ready, run/ID/best, run/ID/last, run/ID/STEP, base/NAME.
+        name: of a base, or its folder; of a project: ready, voice, run/ID/best, run/ID/last, run/ID/STEP, base/NAME.
         project: whose model it is; None for a base.
 
     Raises:
@@ -75,7 +76,7 @@ def named_model(name: str, project: Project | None) -> dict[str, Any]:
     if project is None and ref.kind != "base":
         raise UserError(what=f"{name} is a model of a project", fix="name the project, too")
     of_project = {"project": str(project.folder.absolute())} if project else {}
-    if project is None or (ref.kind == "base" and not name.startswith("base/")):
+    if project is None or (ref.kind == "base" and name != VOICE and not name.startswith("base/")):
         return {"kind": "base", "source": name, **of_project}
     if ref.kind == "base":
         return find_model(project, name).request()
@@ -86,10 +87,12 @@ def named_model(name: str, project: Project | None) -> dict[str, Any]:
 
 
 def _exported(project: Project) -> list[SpeakingModel]:
-    ready = project.ready
-    if not (ready / "model.pth").is_file():
-        return []
-    return [SpeakingModel(id=READY, kind="ready", source=str(ready.absolute()), reference=_existing(ready))]
+    ready, voice, found = project.ready, project.ready / VOICE_FILE, []
+    if (ready / "model.pth").is_file():
+        found = [SpeakingModel(id=READY, kind="ready", source=str(ready.absolute()), reference=_existing(ready))]
+    if voice.is_file():
+        found.append(SpeakingModel(id=VOICE, kind="voice", source=str(voice.absolute())))
+    return found
 
 
 def _runs(project: Project) -> list[SpeakingModel]:

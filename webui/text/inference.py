@@ -153,13 +153,15 @@ def model_name(kind: str, source: str, which: str, step: int | None) -> str:
     """A model in the list.
 
     Args:
-        kind: ready, run or base.
+        kind: ready, voice, run or base.
         source: the run's or base's name.
         which: best or last, of a run.
         step: optimizer steps of the checkpoint.
     """
     if kind == "ready":
         return _("exported model")
+    if kind == "voice":
+        return _("LoRA voice")
     if kind == "base":
         return _("base {name}").format(name=source)
     if step is None:
@@ -170,7 +172,7 @@ def model_name(kind: str, source: str, which: str, step: int | None) -> str:
 def model_title(name: str) -> str:
     """A model as takes, comparisons and evaluations name it."""
     kind, space, checkpoint = name.partition(" ")
-    return model_name("ready", "", "", None) + space + checkpoint if kind == "ready" else name
+    return model_name(kind, "", "", None) + space + checkpoint if kind in ("ready", "voice") else name
 
 
 def take_facts(*, sounds_s: float, first_s: float | None, device: str) -> str:

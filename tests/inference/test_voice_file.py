@@ -1,0 +1,268 @@
+"""LoRA voices as small files: trained, exported and spoken with as their users would, over a base that they share."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tests.server.conftest import start_server
+from tests.sounds import make_project
+from tests.training.test_run import config_of
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
+from utils.cli import export, synthesize
+from utils.config import ExportConfig
+from utils.errors import UserError
+from utils.inference.adapters import MAX_ADAPTERS, Adapter
+from utils.inference.decode import Decoder
+from utils.inference.engine import Synthesizer
+from utils.inference.export import export_voice
+from utils.inference.model_cache import ModelCache
+from utils.inference.sentence import Sentence
+from utils.inference.speaker import Speaker
+from utils.inference.voice_file import read_voice_file
+from utils.model.lora import low_rank_pairs
+from utils.model.weights import read_weights
+from utils.options import SpeechSettings
+from utils.project.paths import Project
+from utils.runs.layout import VOICE_FILE
+from utils.speech.models import find_model, speaking_models
+from utils.training.train import fine_tune
+
+SETTINGS = {"greedy": SpeechSettings(temperature=0), "sampled": SpeechSettings(temperature=1.0)}
+TEXTS = ["The train was late again.", "It rained.", "She painted the door blue.", "Nobody knew."]
+LAYER = "gpt.h.0.attn.c_attn"
+
+
+def train(project: Project, **settings) -> None:
+    values = {"num_epochs": 1, "lora_rank": 8, "learning_rate": 3e-4, "best_by": "loss", "sample_text": ""}
+    fine_tune(config_of(project, **(values | settings)))
+
+
+@pytest.fixture(scope="module")
+def anna(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with a full model and a voice of the same run."""
+    project = make_project(tmp_path_factory.mktemp("output"), name="anna")
+    train(project)
+    where = ["--project", project.name, "--output", str(project.output)]
+    export.main([*where, "--no-compare"])
+    export.main([*where, "--adapter"])
+    return project
+
+
+@pytest.fixture(scope="module")
+def ben(anna: Project) -> Project:
+    """Another voice over the same base, of another rank."""
+    project = make_project(anna.output, name="ben")
+    train(project, lora_rank=4, seed=2)
+    export.main(["--project", project.name, "--output", str(project.output), "--adapter"])
+    return project
+
+
+def voice_of(project: Project) -> Path:
+    return project.ready / VOICE_FILE
+
+
+def sentences(speaker: Synthesizer, how: str) -> list[Sentence]:
+    latents = speaker.default_voice().latents
+    return [
+        Sentence(
+            latents=latents,
+            tokens=speaker.tokenizer.encode(text, "en"),
+            settings=SETTINGS[how],
+            limit=40,
+            adapter=speaker.adapter,
+            generator=torch.Generator().manual_seed(number),
+        )
+        for number, text in enumerate(TEXTS)
+    ]
+
+
+def decoded(decoder: Decoder, waiting: list[Sentence]) -> list[list[int]]:
+    wanted = list(waiting)
+    while waiting or decoder.sentences:
+        while waiting and decoder.takes(waiting[0].adapter):
+            decoder.join(waiting.pop(0))
+        decoder.step()
+    return [sentence.codes for sentence in wanted]
+
+
+def codes(speaker: Synthesizer, how: str) -> list[list[int]]:
+    return decoded(speaker.batch.decoder, sentences(speaker, how))
+
+
+def merged(file: Path, change: Callable[[Tensor], Tensor] = lambda delta: delta) -> Synthesizer:
+    """The base with the additions of a voice's file in its weights."""
+    base, tensors = find_base("tiny"), read_weights(file)
+    state = load_gpt(base).state_dict()
+    for name in (name.removesuffix(".A") for name in tensors if name.endswith(".A")):
+        delta = tensors[f"{name}.A"].double().T @ tensors[f"{name}.B"].double()
+        state[f"{name}.weight"] = (state[f"{name}.weight"].double() + delta).float()
+    return Synthesizer(base, gpt_state=state)
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_a_voice_has_the_codes_of_the_exported_model_and_of_its_file_merged(anna: Project, how: str) -> None:
+    base = Synthesizer(find_base("tiny"))
+    voice, own = base.adapted(voice_of(anna)), base.adapted(voice_of(anna)).default_voice()
+    found = codes(voice, how)
+    whole, same = ModelCache("cpu", precision="fp32").load(kind="ready", source=str(anna.ready)), merged(voice_of(anna))
+    assert torch.equal(whole.default_voice().latents, own.latents)
+    same._own = own
+    assert found == codes(whole, how) == codes(same, how)
+    base._own = own
+    assert found != codes(base, how) and sum(map(len, found)) > 60, "the additions must matter"
+
+
+def test_voices_side_by_side_and_the_base_are_what_they_are_alone(anna: Project, ben: Project) -> None:
+    base = Synthesizer(find_base("tiny"), slots=4)
+    voices = [base.adapted(voice_of(anna)), base.adapted(voice_of(ben)), base]
+    alone = [codes(one, "sampled") for one in voices]
+    assert alone[0] != alone[1] and base.adapted(voice_of(anna)) is voices[0]
+    mixed = [one for three in zip(*(sentences(one, "sampled") for one in voices), strict=True) for one in three]
+    found = decoded(base.batch.decoder, mixed)
+    assert [found[number::3] for number in range(3)] == alone
+    # Another copy of the weights would be 3.4 million numbers more.
+    assert sum(table.nbytes for table in base.batch.decoder._adapters.tables) == 4 * 12 * _NUMBERS_OF_A_RANK
+    assert {one.batch for one in voices} == {base.batch} and {one.gpt for one in voices} == {base.gpt}
+
+
+_NUMBERS_OF_A_RANK = 4 * (4 * 128 + 2 * 128 + 5 * 128 + 5 * 128)
+"""Of the tiny base: four blocks, inputs and outputs of their four products."""
+
+
+def test_voices_that_nobody_uses_make_room(anna: Project, ben: Project) -> None:
+    base = Synthesizer(find_base("tiny"))
+    voice = base.adapted(voice_of(anna))
+    alone, decoder = codes(voice, "greedy"), base.batch.decoder
+    base._own = voice.default_voice()
+    pairs = read_voice_file(voice_of(ben), base.base).adapter.pairs
+    for _ in range(MAX_ADAPTERS):
+        base.adapter = Adapter(pairs)
+        decoded(decoder, sentences(base, "greedy")[:1])
+    assert len(decoder._adapters._held) == MAX_ADAPTERS and voice.adapter not in decoder._adapters
+    assert codes(voice, "greedy") == alone
+
+
+def test_python_command_and_server_speak_with_it(anna: Project, ben: Project, tmp_path: Path) -> None:
+    speaker = Speaker("tiny", adapter=voice_of(anna), device="cpu", precision="fp32")
+    other = speaker.adapted(voice_of(ben))
+    assert speaker.language == other.language == "en"
+    said = [one.speak("No.", speed=4.0) for one in (speaker, other)]
+    assert said[0].wav.shape != said[1].wav.shape or (said[0].wav != said[1].wav).any()
+    common = ["--text", "No.", "--precision", "fp32", "--device", "cpu", "--seed", "1", "--speed", "4"]
+    asked = (
+        ["--adapter", str(voice_of(anna))],
+        ["--project", "anna", "--model", "voice", "--output", str(anna.output)],
+    )
+    for number, how in enumerate(asked):
+        synthesize.main([*how, *common, "--split", "sentences", "--out", str(tmp_path / f"{number}.wav")])
+        samples, _ = soundfile.read(tmp_path / f"{number}.wav", dtype="float32")
+        assert abs(samples - said[0].wav).max() < 1e-4
+
+    server = start_server(anna.output, "--precision", "fp32", "--device", "cpu", "--model", "anna/voice")
+    try:
+        names = [model["id"] for model in server.get("/v1/models").json()["data"]]
+        assert {"anna/ready", "anna/voice", "ben/voice"} <= set(names)
+        for name, speech in (("anna/voice", said[0]), ("ben/voice", said[1])):
+            answer = server.post(model=name, input="No.", speed=4.0, split="sentences")
+            samples = torch.frombuffer(bytearray(answer.content), dtype=torch.int16) / 32_768
+            assert (samples - torch.from_numpy(speech.wav)).abs().max() < 1e-3, name
+        loaded = server.get("/metrics").text
+    finally:
+        server.process.terminate()
+        server.process.communicate(timeout=30)
+    assert 'model="tiny"' in loaded and "/voice" not in loaded, "both are spoken by one base"
+
+
+def test_the_page_lists_it_and_its_worker_loads_the_base_once(anna: Project, ben: Project) -> None:
+    assert [model.id for model in speaking_models(anna)][:2] == ["ready", "voice"]
+    assert speaking_models(ben)[0].id == "voice"
+    cache, requests = ModelCache("cpu"), [find_model(one, "voice").request() for one in (anna, ben)]
+    first, second, again = (cache.load(**request) for request in (*requests, requests[0]))
+    assert first is again and first is not second and first.gpt is second.gpt
+    assert [first.pronunciations.parent, second.pronunciations.parent] == [anna.folder, ben.folder]
+
+
+def changed(file: Path, target: Path, change: Callable[[dict[str, Tensor], dict], None]) -> Path:
+    """A voice's file with other content."""
+    with safe_open(file, framework="pt") as content:
+        facts = json.loads(content.metadata()["voice"])
+        tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+    change(tensors, facts)
+    save_file(tensors, target, {"voice": json.dumps(facts)} if facts else None)
+    return target
+
+
+FAULTS: dict[str, tuple[Callable[[dict[str, Tensor], dict], object], str]] = {
+    "no reference": (lambda tensors, facts: tensors.pop("reference"), "its recording is missing"),
+    "no sound": (
+        lambda tensors, facts: tensors.update(reference=tensors["reference"][:100]),
+        "the voice's recording: ",
+    ),
+    "rank": (lambda tensors, facts: facts.update(rank=7), "rank 7 takes \\[\\(7, 128\\), \\(7, 384\\)\\]"),
+    "a layer": (lambda tensors, facts: tensors.pop(f"{LAYER}.B"), f"damaged: {LAYER} has sizes"),
+    "infinite": (lambda tensors, facts: tensors[f"{LAYER}.A"].fill_(float("inf")), f"{LAYER} holds no finite numbers"),
+    "no header": (lambda tensors, facts: facts.clear(), "not a voice file.*export --project NAME --adapter"),
+    "header": (lambda tensors, facts: facts.pop("base"), "not a voice file"),
+    "format": (lambda tensors, facts: facts.update(format=9), "layout 9; this version reads up to 1"),
+    "other base": (lambda tensors, facts: facts["base"].update(name="v2.0.2", sha256="0" * 64), "BASES"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_file_that_does_not_fit_is_refused_in_words(anna: Project, tmp_path: Path, fault: str) -> None:
+    change, message = FAULTS[fault]
+    file = changed(voice_of(anna), tmp_path / VOICE_FILE, change)
+    if message == "BASES":
+        message = "belongs to base v2.0.2 .*weights 000000000000.*this is tiny version 2 "
+    with pytest.raises(UserError, match=f"(?s){message}") as error:
+        Synthesizer(find_base("tiny")).adapted(file)
+    assert str(file) in str(error.value)
+
+
+def test_what_is_no_file_or_cut_is_refused_without_a_trace(anna: Project, tmp_path: Path, capfd) -> None:
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(voice_of(anna).read_bytes()[:5_000])
+    for file, message in ((cut, "cannot be read"), (tmp_path / "none", "no such voice file")):
+        with pytest.raises(SystemExit) as end:
+            synthesize.main(["--adapter", str(file), "--text", "It rained.", "--out", str(tmp_path / "a.wav")])
+        said = capfd.readouterr().err
+        assert end.value.code == 2 and message in said and "Traceback" not in said
+
+
+def test_a_voice_belongs_to_a_base_and_a_lora_run(anna: Project, tmp_path: Path, caplog) -> None:
+    run = next(iter(anna.runs.iterdir())).name
+    own = ModelCache("cpu").load(kind="run", source=str(anna.runs / run), checkpoint="best")
+    with pytest.raises(UserError, match="added to its base, not to a run"):
+        own.adapted(voice_of(anna))
+    with pytest.raises(UserError, match="this is starter version"):
+        Speaker("starter", adapter=voice_of(anna), device="cpu")
+    with pytest.raises(UserError, match="this is anna"):
+        Speaker("ready", project="anna", output=anna.output, adapter=voice_of(anna), device="cpu")
+    project = make_project(tmp_path)
+    where = {"project": project.name, "output": project.output}
+    train(project, lora_rank=0, run_id="whole")
+    with pytest.raises(UserError, match=r"(?s)run whole trained all weights.*--lora-rank 28"):
+        export_voice(ExportConfig(**where))
+    train(project, base="run/whole/best", run_id="second")
+    with pytest.raises(UserError, match=r"(?s)started from another run.*export the full model: .*--run second"):
+        export_voice(ExportConfig(**where))
+    assert not project.ready.exists()
+    with pytest.raises(UserError, match="a file without a decoder"):
+        ExportConfig(**where, adapter=True, tune_decoder=True).validate(where="export")
+
+
+def test_rounding_moves_no_sum_by_more_than_float16_does(anna: Project) -> None:
+    down, up = torch.randn(8, 64), 1e-6 * torch.randn(96, 8)
+    names = (f"{LAYER}.lora_A.default.weight", f"{LAYER}.lora_B.default.weight")
+    ((first, second),) = low_rank_pairs(dict(zip(names, (down, up), strict=True)), torch.float16).values()
+    exact, found = 2 * down.double().T @ up.double().T, first.double().T @ second.double()
+    # 1e-6 itself has four bits in float16.
+    assert (found - exact).norm() / exact.norm() < 5e-4
