@@ -15,6 +15,7 @@ from utils.options import (
     BestBy,
     Checkpointing,
     CompileMode,
+    ComputeDevice,
     Conditioning,
     Device,
     Precision,
@@ -138,8 +139,8 @@ class TrainConfig(Config):
     """Weight of the guided attention loss; 0 is off. Needs the manifest's column word_times."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
-    device: Device = "auto"
-    """Where to train; auto takes a CUDA GPU when there is one."""
+    device: ComputeDevice = "auto"
+    """Where to train; auto takes a CUDA GPU when there is one. mps is Apple's GPU, in fp32, which we have not seen."""
     resume: Path | None = None
     """Resume a run (more epochs may be given): last, best, a run's folder or name, or a checkpoint's folder."""
     allow_changes: bool = False
@@ -161,6 +162,8 @@ class TrainConfig(Config):
             found.append("batch_tokens and max_mel_length exclude each other: a fixed length is for a fixed batch_size")
         if self.allow_changes and self.resume is None:
             found.append("allow_changes is for a run that is resumed; give resume as well, or leave it out")
+        if self.device == "mps" and self.processes != 1:
+            found.append("device mps trains in one process; leave out processes")
         return found + [problem for switch in SWITCHES if (problem := switch.problem(self))]
 
 
@@ -263,8 +266,8 @@ class SynthesizeConfig(SpeechSettings):
     """A voice of the library (`python -m utils.cli.voices`) or of the model, or a mixture such as anna:0.7,ben:0.3."""
     precision: SpeechPrecision = "auto"
     """Data type of the weights: fp32 (the reference), fp16 or bf16, int8 (fastest on a CPU); auto takes 16 bits."""
-    device: Device = "auto"
-    """Device: auto, cpu or cuda."""
+    device: ComputeDevice = "auto"
+    """Device: auto, cpu or cuda; mps is Apple's GPU, in fp32, which we have not seen."""
     transcriber: str | None = None
     """Whisper model (size, Hugging Face name or folder) that checks each sentence; one with other words is generated
     again."""

@@ -21,6 +21,10 @@ Conditioning = Literal["other", "own", "own_masked"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 SpeechPrecision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]
+ComputeDevice = Literal["auto", "cpu", "cuda", "mps"]
+"""Of training and speaking; mps, Apple's GPU, is never chosen by auto."""
+UsedDevice = Literal["cpu", "cuda", "mps"]
+"""What a `ComputeDevice` comes to."""
 Channel = Literal["mix", "left", "right", "louder"]
 SentenceGrouping = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from utils.errors import UserError, disk_errors, raise_problems
 from utils.hardware.environment import TORCH_ENVIRONMENT
+from utils.hardware.machine import missing_operation
 from utils.hardware.wheel import missing_library
 from utils.settings import Config
 from utils.spellings import translate
@@ -107,8 +108,8 @@ def error_exits() -> Iterator[None]:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(USER_ERROR) from None
-    except (ImportError, OSError, RuntimeError, MemoryError) as error:
-        if (words := missing_library(error) or _shortage(error)) is None:
+    except (ImportError, OSError, RuntimeError, TypeError, MemoryError) as error:
+        if (words := missing_library(error) or missing_operation(error) or _shortage(error)) is None:
             raise
         print(f"error: {words}", file=sys.stderr)
         raise SystemExit(USER_ERROR) from error

@@ -42,6 +42,27 @@ def cuda_refused(machine: Machine, problem: str) -> UserError:
     )
 
 
+def mps_refused(problem: str = "") -> UserError | None:
+    """The error that Apple's GPU was requested where there is none; None where there is, and nothing else is wrong."""
+    is_apple = platform.system() == "Darwin" and platform.machine() == "arm64"
+    if is_apple and not problem:
+        return None
+    return UserError(
+        what=f"device mps was requested, but {problem or 'this is no Mac with a GPU of Apple'}",
+        where="device",
+        fix="use --device auto or cpu",
+    )
+
+
+def missing_operation(error: BaseException) -> UserError | None:
+    """Words for something that PyTorch has no kernel for on Apple's GPU; None for another error."""
+    text = str(error)
+    if "MPS" not in text or not isinstance(error, NotImplementedError | TypeError):
+        return None
+    fix = "use --device cpu, or set PYTORCH_ENABLE_MPS_FALLBACK=1, which computes what is missing on the CPU"
+    return UserError(what="PyTorch cannot compute this on Apple's GPU", where=text.splitlines()[0][:200], fix=fix)
+
+
 def this_machine() -> Machine:
     """The computer this runs on, queried each time."""
     return assemble(find_gpus(), torch_build(), cpu(), memory())

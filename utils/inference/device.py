@@ -4,18 +4,17 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal
 
 from utils.jobs.child import hold
 from utils.jobs.device import device_holder, in_use, wanted_device
-from utils.options import Device
+from utils.options import ComputeDevice, Device, UsedDevice
 from utils.performance_utils.device import settle_device
 
 log = logging.getLogger(__name__)
 
 
-def speech_device(requested: Device, output: Path) -> Literal["cpu", "cuda"]:
-    """cpu or cuda; where auto does not take the GPU that this machine has, the reason is logged.
+def speech_device(requested: ComputeDevice, output: Path) -> UsedDevice:
+    """cpu, cuda or mps; where auto does not take the GPU that this machine has, the reason is logged.
 
     Args:
         requested: the setting.
@@ -38,7 +37,7 @@ def speech_device(requested: Device, output: Path) -> Literal["cpu", "cuda"]:
 
 
 @contextmanager
-def held_device(kind: str, requested: Device, *, output: Path, folder: Path) -> Iterator[Literal["cpu", "cuda"]]:
+def held_device(kind: str, requested: Device, *, output: Path, folder: Path) -> Iterator[UsedDevice]:
     """As `speech_device`, for work that no other job may disturb: a GPU is claimed until the block ends.
 
     Args:

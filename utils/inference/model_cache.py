@@ -14,7 +14,7 @@ from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
 from utils.inference.voice_file import base_of_voice
 from utils.model.weights import State
-from utils.options import SpeechPrecision
+from utils.options import SpeechPrecision, UsedDevice
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import is_out_of_memory
 from utils.runs.checkpoints import load_checkpoint
@@ -38,7 +38,7 @@ class ModelCache:
     """Loads models and keeps as many as fit.
 
     Args:
-        device: cpu, cuda or cuda:N; of several GPUs it is the first that this process sees.
+        device: cpu, mps, cuda or cuda:N; of several GPUs it is the first that this process sees.
         precision: of the models' weights; see `resolve_precision`.
         slots: sentences that a model decodes side by side.
         max_bytes: of all models together; one model is loaded however large it is.
@@ -54,7 +54,8 @@ class ModelCache:
         max_bytes: int = 0,
         pronounces: bool = True,
     ) -> None:
-        self.device, reason = settle_device("cpu" if device == "cpu" else "auto")
+        kinds: dict[str, UsedDevice] = {"cpu": "cpu", "mps": "mps"}
+        self.device, reason = settle_device(kinds.get(device, "auto"))
         if reason:
             log.warning(reason)
         self.models: dict[str, Synthesizer] = {}
@@ -165,7 +166,7 @@ class ModelCache:
     def _drop(self, *names: str) -> None:
         # Not in place: other threads list them meanwhile.
         self.models = {name: one for name, one in self.models.items() if name not in names}
-        if self.device != "cpu":
+        if self.device == "cuda":
             # After a device error even this fails.
             with suppress(RuntimeError):
                 torch.cuda.empty_cache()

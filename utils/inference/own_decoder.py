@@ -15,7 +15,7 @@ from utils.jobs.child import hold
 from utils.model.voices import ReferenceLimits, load_reference, make_voice
 from utils.model.weights import State
 from utils.model.xtts import build_gpt
-from utils.options import Device
+from utils.options import ComputeDevice
 from utils.performance_utils.device import settle_device
 from utils.project.paths import Project
 from utils.runs.layout import REFERENCE_FILE
@@ -77,7 +77,7 @@ def own_decoder(
     steps = fit_steps(base, config)
     if not steps:
         return decoder, {}
-    device: Device = config.device if method_of(base).on_gpu else "cpu"
+    device: ComputeDevice = config.device if method_of(base).on_gpu else "cpu"
     is_asked = bool(config.tune_decoder or config.decoder_steps)
     try:
         device = settle_device(device)[0]
@@ -101,7 +101,7 @@ def _fitted(
     project: Project,
     settings: TrainConfig,
     steps: int,
-    device: Device,
+    device: ComputeDevice,
     progress: ProgressFn,
 ) -> TunedDecoder:
     fix = "leave the decoder as it is: --tune-decoder False"

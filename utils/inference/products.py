@@ -163,6 +163,10 @@ def resolve_precision(wanted: SpeechPrecision, device: torch.device) -> SpeechPr
     Raises:
         UserError: 8 bits on a GPU, or a type that the device has no fast kernels for.
     """
+    if device.type == "mps":
+        if wanted not in ("auto", "fp32"):
+            raise UserError(what=f"Apple's GPU speaks in fp32, not in {wanted}", fix="use --precision fp32 or auto")
+        return "fp32"
     if device.type == "cpu":
         return "fp16" if wanted == "auto" else wanted
     if wanted == "int8":

@@ -21,7 +21,7 @@ from utils.inference.model_cache import ModelCache
 from utils.inference.voice_spec import VoiceSpec, find_voice, named_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
-from utils.options import OUTPUT_RATE, Device, SpeechPrecision, SpeechSettings
+from utils.options import OUTPUT_RATE, ComputeDevice, Device, SpeechPrecision, SpeechSettings
 from utils.performance_utils.memory import memory_errors
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
@@ -66,7 +66,7 @@ class Speaker:
         adapter: the voice.safetensors of a LoRA voice, which `model` speaks with; see `adapted`.
         project: whose model it is.
         output: the folder that holds all projects.
-        device: auto takes a GPU where there is one.
+        device: auto takes a GPU where there is one; mps is Apple's, in fp32, which we have not seen.
         precision: of the weights; auto takes 16 bits, fp32 is the reference, int8 the fastest on a CPU.
         slots: sentences spoken side by side at most.
         transcriber: a Whisper model (size, name or folder) that checks the words of each sentence: one with other words
@@ -83,7 +83,7 @@ class Speaker:
         adapter: str | Path | None = None,
         project: str | None = None,
         output: str | Path = DEFAULT_OUTPUT,
-        device: Device = "auto",
+        device: ComputeDevice = "auto",
         precision: SpeechPrecision = "auto",
         slots: int = 8,
         transcriber: str | None = None,
@@ -96,7 +96,7 @@ class Speaker:
             if adapter is not None:
                 self._synthesizer = self._synthesizer.adapted(Path(adapter))
             if transcriber:
-                beside = device if where == "cuda" else where
+                beside: Device = "cpu" if where != "cuda" or device == "mps" else device
                 self._synthesizer.word_check = WordCheck(transcriber, device=beside).error
         self._lock, self._output = threading.RLock(), Path(output)
         self.language = self._synthesizer.language

@@ -15,12 +15,12 @@ from filelock import FileLock
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.hardware.gpu import gpus, trained_on
-from utils.hardware.machine import cuda_refused, this_machine
+from utils.hardware.machine import cuda_refused, mps_refused, this_machine
 from utils.hardware.wheel import gpu_problems, torch_build
 from utils.runs.process import ProcessId, host_name
 from utils.runs.record import Job, status_or_none
 
-CPU = "cpu"
+CPU, MPS = "cpu", "mps"
 ENDING_S = 30.0
 """How long the process of a job that has ended may take to leave the device."""
 GPU_FOLDER = "xtts-finetuning-studio"
@@ -31,15 +31,15 @@ def wanted_device(requested: str, *, local_rank: int = 0) -> str:
 
     Args:
         requested: auto takes the GPU that PyTorch would take, and the CPU where PyTorch cannot use that one (an old
-            driver, no kernels for it).
+            driver, no kernels for it); mps stays.
         local_rank: of this process among those of a run on this computer: each takes a GPU of its own.
 
     Returns:
         cpu, or cuda:N with the GPU's number on this computer, whichever GPUs CUDA_VISIBLE_DEVICES shows; of a divided
         GPU (MIG), the long name of the part.
     """
-    if requested == CPU:
-        return CPU
+    if requested in (CPU, MPS):
+        return requested
     gpu = trained_on(gpus(), local_rank)
     if gpu is not None and requested == "auto" and gpu_problems(gpu, torch_build()):
         return CPU
@@ -50,11 +50,13 @@ def wanted_device(requested: str, *, local_rank: int = 0) -> str:
 
 
 def require_usable(requested: str) -> None:
-    """Do nothing, unless cuda was requested on a machine whose GPU PyTorch cannot use.
+    """Do nothing, unless cuda or mps was requested on a machine whose GPU PyTorch cannot use.
 
     Raises:
         UserError: it was.
     """
+    if requested == MPS and (refused := mps_refused()):
+        raise refused
     if requested == "cuda" and (machine := this_machine()).gpu_problems:
         raise cuda_refused(machine, machine.gpu_problems[0])
 

@@ -6,14 +6,13 @@ A trial runs once, on a small input, before something relies on it.
 import logging
 import os
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import nn
 
 from utils.hardware.environment import TORCH_ENVIRONMENT
-from utils.hardware.machine import cuda_refused, this_machine
-from utils.options import Device
+from utils.hardware.machine import cuda_refused, mps_refused, this_machine
+from utils.options import ComputeDevice, UsedDevice
 from utils.performance_utils.memory import is_out_of_memory
 
 SIDE = 64
@@ -22,20 +21,25 @@ SIDE = 64
 log = logging.getLogger(__name__)
 
 
-def settle_device(device: Device) -> tuple[Literal["cpu", "cuda"], str]:
+def settle_device(device: ComputeDevice) -> tuple[UsedDevice, str]:
     """Where to compute: auto is the GPU, unless PyTorch cannot use it.
 
     The driver's version and the kernels in the wheel are compared first: torch reports CUDA as available on a GPU that
     it has no kernels for, and fails at the first one.
 
     Returns:
-        The device, and why it is not the GPU that this machine has; empty where it is, or where there is none.
+        The device, and what the user should know of it: why it is not the GPU that this machine has, or that it was not
+        seen by us.
 
     Raises:
-        UserError: cuda was requested and cannot be used.
+        UserError: cuda or mps was requested and cannot be used.
     """
     if device == "cpu":
         return "cpu", ""
+    if device == "mps":
+        if refused := mps_refused("" if torch.backends.mps.is_available() else "PyTorch cannot use it here"):
+            raise mps_refused() or refused
+        return "mps", "computing on Apple's GPU in fp32: we have not seen this; check what comes of it"
     machine = this_machine()
     problems = machine.gpu_problems
     if not problems and not torch.cuda.is_available():

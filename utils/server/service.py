@@ -227,7 +227,7 @@ class SpeechService:
         if self.config.max_model_gb is not None:
             most = self.config.max_model_gb * GIB
         else:
-            most = MEMORY_SHARE * (memory().available_bytes if kind == CPU else torch.cuda.mem_get_info()[0])
+            most = MEMORY_SHARE * (memory().available_bytes if kind != "cuda" else torch.cuda.mem_get_info()[0])
         cache = ModelCache(kind, precision=self.config.precision, slots=self.config.slots, max_bytes=int(most))
         return Engine(cache, self._end, self.counts)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.options import Device, SpeechPrecision
+from utils.options import ComputeDevice, SpeechPrecision
 from utils.settings import Config
 
 MAX_PORT = 65_535
@@ -23,8 +23,9 @@ class ServerConfig(Config):
     """Model that is loaded at the start, and speaks where a request names none; the first one when not given."""
     language: str = "en"
     """Language of a request that names none, where the model has none of its own."""
-    device: Device = "auto"
-    """Where to compute; auto takes a CUDA GPU that no training has."""
+    device: ComputeDevice = "auto"
+    """Where to compute; auto takes a CUDA GPU that no training has. mps is Apple's GPU, in fp32, which we have not
+    seen."""
     precision: SpeechPrecision = "auto"
     """Data type of the GPT's weights; fp32 is the reference, auto takes 16 bits where they are faster."""
     slots: int = 8

@@ -33,6 +33,8 @@ def compiler_problem(device: torch.device) -> str | None:
 
     if not is_dynamo_supported():
         return f"torch.compile does not support Python {platform.python_version()}"
+    if device.type == "mps":
+        return "compiled blocks were not tried on Apple's GPU"
     return triton_problem(device) if device.type == "cuda" else headers_problem() or _cpu_problem()
 
 

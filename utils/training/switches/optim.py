@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from utils.errors import UserError
 from utils.hardware.processor import cpu
-from utils.options import Device, LrSchedule, Precision, Schedule
+from utils.options import ComputeDevice, LrSchedule, Precision, Schedule
 from utils.performance_utils.device import settle_device
 
 AMPERE = (8, 0)
@@ -54,6 +54,12 @@ def choose_precision(precision: Precision, device: torch.device) -> str:
     Raises:
         UserError: fp16 on a CPU, which has neither fast kernels nor gradient scaling for it.
     """
+    if device.type == "mps" and precision not in ("auto", "fp32"):
+        raise UserError(
+            what=f"Apple's GPU trains in fp32, not in {precision}", where="mixed_precision", fix="use fp32 or auto"
+        )
+    if device.type == "mps":
+        return "fp32"
     if precision == "fp16" and device.type == "cpu":
         raise UserError(
             what="mixed_precision fp16 needs a CUDA GPU", where="mixed_precision", fix="use bf16, fp32 or auto"
@@ -76,8 +82,8 @@ def faster_precision(requested: Precision, device: torch.device) -> str:
     )
 
 
-def make_accelerator(device: Device) -> Accelerator:
-    """The device, CUDA or CPU, and the processes of a run; nothing else of what `accelerate launch` can set.
+def make_accelerator(device: ComputeDevice) -> Accelerator:
+    """The device and the processes of a run; nothing else of what `accelerate launch` can set.
 
     Raises:
         UserError: a device was asked for that cannot be had, or accelerate is set up to change the model.
@@ -92,7 +98,7 @@ def make_accelerator(device: Device) -> Accelerator:
     # accelerate keeps a precision, and outside of a launcher the first run's device, for the whole process.
     AcceleratorState._reset_state(reset_partial_state="WORLD_SIZE" not in os.environ)
     accelerator = Accelerator(
-        # Left to itself, accelerate would also take GPUs that nothing here is made for, such as Apple's.
+        # Left to itself, accelerate would take a GPU that was not asked for.
         cpu=device == "cpu",
         # Omitted, these come from the environment: an fp32 run would compute in bf16, compiled.
         mixed_precision="no",
