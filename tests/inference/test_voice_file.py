@@ -253,7 +253,7 @@ def test_a_voice_belongs_to_a_base_and_a_lora_run(anna: Project, tmp_path: Path,
         export_voice(ExportConfig(**where))
     train(project, base="run/whole/best", run_id="second")
     with pytest.raises(UserError, match=r"(?s)started from another run.*export the full model: .*--run second"):
-        export_voice(ExportConfig(**where))
+        export_voice(ExportConfig(**where, run="second"))
     assert not project.ready.exists()
     with pytest.raises(UserError, match="a file without a decoder"):
         ExportConfig(**where, adapter=True, tune_decoder=True).validate(where="export")

@@ -18,7 +18,7 @@ from utils.bases.loading import load_gpt
 from utils.config import ExportConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
-from utils.inference.export import export_model
+from utils.inference.export import export_model, export_voice
 from utils.model.gpt import ForwardOptions
 from utils.model.lora import adapter_state, add_lora, halve_frozen, load_adapter, merged_state
 from utils.model.packing import pack
@@ -89,7 +89,10 @@ def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgia
         mine, theirs = read_weights(last(resumed) / file), read_weights(last(whole) / file)
         assert mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in theirs), file
 
-    ready = Base(export_model(ExportConfig(project=georgian.name, output=georgian.output, run=whole.folder.name)))
+    chosen = ExportConfig(project=georgian.name, output=georgian.output, run=whole.folder.name)
+    with pytest.raises(UserError, match=f"also learned {len(rows)} text rows"):
+        export_voice(chosen)
+    ready = Base(export_model(chosen))
     exported = ready.state()
     best = read_weights(whole.checkpoint)
     assert all(torch.equal(exported[f"gpt.{name}"], best[name]) for name in NAMES)
