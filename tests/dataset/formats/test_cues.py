@@ -1,5 +1,7 @@
 """Every cue of a subtitle file comes back, as it is or with what is wrong with it."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +75,33 @@ def test_audacity_labels() -> None:
         (0.5, 1.5, "Hello.", "line 1"),
         (1.5, 2.0, "Bye.", "line 3"),
         (3.0, 4.0, "", "line 4"),
+    ]
+
+
+SEGMENTS = [
+    {"id": 0, "start": 0.0, "end": 1.5, "text": " One, two.", "speaker": "SPEAKER_00", "words": []},
+    {"id": 1, "start": 2, "end": None, "text": "Three."},
+]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_segments_of_whisper(whole: bool) -> None:
+    content = {"text": "One, two. Three.", "segments": SEGMENTS, "language": "en"}
+    found = parse_cues(json.dumps(content if whole else SEGMENTS), ".json")
+    assert [(cue.place, cue.text, cue.speaker) for cue in found] == [
+        ("segment 1", "One, two.", "SPEAKER_00"),
+        ("segment 2", "Three.", "speaker"),
+    ]
+    assert (found[0].start_s, found[0].end_s, found[0].problem) == (0.0, 1.5, "")
+    assert "its times cannot be read" in found[1].problem
+
+
+def test_whispers_table_has_milliseconds() -> None:
+    found = parse_cues("start\tend\ttext\n0\t1500\tOne, two.\n2000\tx\tThree.\ntorn\n", ".tsv")
+    assert [(cue.start_s, cue.end_s, cue.text, bool(cue.problem)) for cue in found] == [
+        (0.0, 1.5, "One, two.", False),
+        (0.0, 0.0, "Three.", True),
+        (0.0, 0.0, "", True),
     ]
 
 

@@ -1,9 +1,10 @@
-"""Encodings: recognized by their marks, or named; never guessed."""
+"""Encodings: recognized by their marks or letters, or named."""
 
 from pathlib import Path
 
 import pytest
 
+from utils.dataset.formats.code_pages import guess_encoding
 from utils.dataset.formats.textfile import read_text
 from utils.errors import UserError
 
@@ -14,6 +15,36 @@ TEXT = "Grüße, ሰላም።\nשלום\n"
 def test_unicode_is_recognised(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "a.txt").write_bytes(TEXT.replace("\n", "\r\n").encode(encoding))
     assert read_text(tmp_path / "a.txt") == TEXT
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_recognised_by_ascii(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_bytes(f"a.wav|{TEXT}".encode(encoding))
+    assert read_text(tmp_path / "a.txt") == f"a.wav|{TEXT}"
+
+
+PAGES = {
+    ("ru", "cp1251"): "a.wav|Доброе утро — №5 «Ёлка» из СССР.",
+    ("uk", "cp1251"): "Ґанок і їжак є.",
+    ("de", "cp1252"): "Schöne Grüße, “Öl” kostet 5 € – Größe…",
+    ("fr", "cp1252"): "Une œuvre créée à l'été.",
+    ("ja", "cp932"): "a.wav|おはようございます。東京（日本）です",
+}
+
+
+@pytest.mark.parametrize(("language", "page"), PAGES)
+def test_letters_of_a_language_show_the_code_page_and_no_other(tmp_path: Path, language: str, page: str) -> None:
+    text, path = PAGES[language, page], tmp_path / "a.txt"
+    path.write_bytes(text.encode(page))
+    assert guess_encoding(path, language) == page and read_text(path, other=page) == text
+    others = ("utf-8", "utf-16", "utf-16-le", "koi8-u", "cp866", "cp850", "mac_roman", "cp1250", "euc-jp", "gb18030")
+    for other in others:
+        try:
+            path.write_bytes(text.encode(other))
+        except UnicodeEncodeError:
+            continue
+        guessed = guess_encoding(path, language)
+        assert guessed is None or path.read_bytes().decode(guessed) == text, other
 
 
 def test_other_encodings_must_be_named(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_every_cue_is_used_and_every_cut_lies_in_silence(
             assert wav[max(0, at - 400) : at + 400].abs().max() < 0.01, f"a cut inside sound at {edge}"
 
 
-@pytest.mark.parametrize("kind", ["vtt", "labels", "utf-16", "bom"])
+@pytest.mark.parametrize("kind", ["vtt", "labels", "utf-16", "bom", "json", "tsv"])
 def test_the_same_from_other_files(
     talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, kind: str
 ) -> None:
@@ -105,9 +105,22 @@ def test_the_same_from_other_files(
         name, content = "talk.en.vtt", ("WEBVTT\n\n" + "\n".join(lines)).encode()
     elif kind == "labels":
         name, content = "talk.txt", "".join(f"{a}\t{b}\t{text}\n" for a, b, text in times).encode()
-    found = read_sources([_place(audio, tmp_path / "in", name=name, content=content)], _reading(tmp_path))
+    elif kind == "json":
+        segments = [{"start": a, "end": b, "text": f" {text}"} for a, b, text in times]
+        name, content = "talk.json", json.dumps({"segments": segments}).encode()
+    elif kind == "tsv":
+        rows = [f"{round(a * 1_000)}\t{round(b * 1_000)}\t{text}\n" for a, b, text in times]
+        name, content = "talk.tsv", ("start\tend\ttext\n" + "".join(rows)).encode()
+    folder = _place(audio, tmp_path / "in", name=name, content=content)
+    # Of another program: no transcript, and no table.
+    (folder / "talk.info.json").write_text('{"title": "Talk", "segments": []}')
+    (folder / "spare.tsv").write_text("start\tend\ttext\n0\t900\tHello.\n")
+    reading = _reading(tmp_path)
+    found = read_sources([folder], reading)
     assert " ".join(_said(found)) == " ".join(text for *_, text in times)
-    assert {recording.speaker for recording in found} == {"Anna" if kind == "vtt" else "speaker"}
+    assert {one.speaker for one in found if not one.fault} == {"Anna" if kind == "vtt" else "speaker"}
+    assert [one.audio.name for one in found if one.fault] == ["spare.tsv"]
+    assert [Path(one.file).name for one in reading.ignored] == ["talk.info.json"]
 
 
 def test_what_is_wrong_with_cues_is_said_and_the_others_are_used(

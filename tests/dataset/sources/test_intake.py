@@ -82,7 +82,7 @@ def test_what_is_accepted_is_what_can_be_read():
     from utils.dataset.formats.cues import SUBTITLE_SUFFIXES
 
     assert set(SOUNDS + VIDEOS) == set(AUDIO_SUFFIXES)
-    assert set(TRANSCRIPTS) == {".txt", ".lab", *SUBTITLE_SUFFIXES}
+    assert set(TRANSCRIPTS) == {".txt", ".lab", ".json", *SUBTITLE_SUFFIXES}
 
 
 def test_a_text_of_the_language_is_kept_and_others_are_refused(project, tmp_path):

@@ -77,6 +77,17 @@ TABLES = {
         ("wavs/1.wav", "wavs/2.wav"),
     ),
     "two columns of a spreadsheet": ("metadata.csv", "one\tHello, you.\r\ntwo\tGood bye!\r\n", ("one.wav", "two.wav")),
+    "css10": ("transcript.txt", f"w/1.wav|Hello|{HELLO}|1.23\nw/2.wav|Bye|{BYE}|2.5\n", ("w/1.wav", "w/2.wav")),
+    "a list in a folder of its own": (
+        "filelists/train.txt",
+        "wavs/1.wav|Hello, you.|0\nwavs/2.wav|Good bye!|0\n".replace("|0", ""),
+        ("wavs/1.wav", "wavs/2.wav"),
+    ),
+    "columns with blanks": (
+        "table.csv",
+        "File Name;Transcript;Speaker\n1.wav;Hello, you.;Ann\n2.wav;Good bye!;Ann\n",
+        ("1.wav", "2.wav"),
+    ),
     "cut names": (
         "metadata.csv",
         f"audio_file|text\n{'long ' * 60}1.wav|Hello, you.\ntwo.wav|Good bye!\n",
@@ -93,7 +104,7 @@ TABLES = {
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_of_other_programs_and_systems_name_their_recordings(tmp_path: Path, kind: str) -> None:
     name, content, recordings = TABLES[kind]
-    _touch(tmp_path, *recordings)
+    _touch(tmp_path, name, *recordings)
     (tmp_path / name).write_bytes(content.encode())
     reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"), language="en")
     found = read_source(tmp_path, reading)
@@ -104,6 +115,63 @@ def test_tables_of_other_programs_and_systems_name_their_recordings(tmp_path: Pa
     assert sum("of another computer" in note for note in reading.notes) == is_moved
     is_renamed = kind in ("cleaned names", "converted recordings", "cut names", "trailing dots and case")
     assert sum("have other names" in note for note in reading.notes) == is_renamed
+
+
+KALDI = {
+    "wav.scp": "a wavs/a.wav\nb flac -c -d -s /data/wavs/b.flac |\nc wavs/none.wav\nd wavs/a.wav\nd sox x.wav - |\n",
+    "text": "a Hello, you.\nb\tGood  bye!\nc Not here.\nx Nowhere.\n",
+    "utt2spk": "a ann\nb ben\ny eve\n",
+}
+
+
+def test_every_line_of_a_kaldi_folder_is_used_or_named(tmp_path: Path) -> None:
+    _touch(tmp_path, "wavs/a.wav", "wavs/b.flac")
+    for name, content in KALDI.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "feats.scp").write_text("a feats.ark:2\n")
+    (tmp_path / "spk2utt").write_text("ann a\n")
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"))
+    found = read_source(tmp_path, reading)
+    assert [(clip.audio.name, clip.text, clip.speaker) for clip in found if not clip.fault] == [
+        ("a.wav", HELLO, "ann"),
+        ("b.flac", BYE, "ben"),
+        ("a.wav", "", "speaker"),
+    ]
+    faults = "\n".join(clip.fault.detail for clip in found if clip.fault)
+    for line in ("scp line 3 names", "scp line 5 names 'sox", "text line 4: no other line", "utt2spk line 3: no other"):
+        assert faults.count(line) == 1, faults
+    assert len(faults.splitlines()) == 4
+    assert {Path(name).name: kind for name, kind in reading.ignored} == {
+        "feats.scp": "a list of no recordings",
+        "spk2utt": "text",
+    }
+
+
+def test_kaldis_segments_are_parts_of_recordings_that_lie_elsewhere_in_the_input(tmp_path: Path) -> None:
+    _touch(tmp_path, "wavs/talk.wav")
+    (tmp_path / "data/train").mkdir(parents=True)
+    segments = "t1 talk 0.00 1.5\nt2 talk 2 3.25\nt3 talk 9 8\nt4 lost 1 2\nt5 talk one two\n"
+    texts = "".join(f"t{number} Text {number}.\n" for number in range(1, 6))
+    for name, content in (("wav.scp", "talk wavs/talk.wav\n"), ("segments", segments), ("text", texts)):
+        (tmp_path / "data/train" / name).write_text(content)
+    found = read_source(tmp_path)
+    assert [(clip.text, clip.start_s, clip.end_s) for clip in found if not clip.fault] == [
+        ("Text 1.", 0.0, 1.5),
+        ("Text 2.", 2.0, 3.25),
+    ]
+    assert [clip.fault.reason for clip in found if clip.fault] == ["unreadable row"] + ["missing file"] * 2
+
+
+def test_text_of_an_old_code_page_is_read_where_its_letters_show_it(tmp_path: Path) -> None:
+    _touch(tmp_path, "one.wav", "two.wav")
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.TXT").write_bytes("Доброе утро, друзья!".encode("cp1251"))
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"), language="ru")
+    assert [clip.text for clip in read_source(tmp_path, reading)] == ["Доброе утро, друзья!"] * 2
+    assert reading.notes == ["texts that are not Unicode were read as cp1251; --encoding names another"]
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"), language="en")
+    assert all("not UTF-8" in clip.fault.detail for clip in read_source(tmp_path, reading) if clip.fault)
+    assert reading.notes == []
 
 
 def test_a_recording_that_another_row_names_is_not_taken_for_a_renamed_one(tmp_path: Path) -> None:

@@ -95,13 +95,14 @@ def test_no_table_that_can_be_read_is_a_fault_of_the_input(tmp_path: Path) -> No
 def test_tables_in_subfolders_speak_for_their_own_recordings(tmp_path: Path) -> None:
     """As a zip of several folders holds them, whatever their tables are called."""
     _table(tmp_path / "monday" / "list.csv", "one.wav|One.")
-    _table(tmp_path / "tuesday" / "list.csv", "two.wav|Two.", "../monday/three.wav|Three.")
+    _table(tmp_path / "tuesday" / "list.csv", "two.wav|Two.", "../monday/three.wav|Three.", "../../x.wav|No.")
     _touch(tmp_path, "monday/one.wav", "monday/three.wav", "tuesday/two.wav", "alone.wav", "said.wav")
     (tmp_path / "said.txt").write_text("Said.")
     assert _told(read_source(tmp_path)) == [
         ("one.wav", "list.csv, line 2", ""),
         ("two.wav", "list.csv, line 2", ""),
-        ("three.wav", "list.csv, line 3", "outside the folder"),
+        ("three.wav", "list.csv, line 3", ""),
+        ("x.wav", "list.csv, line 4", "outside the folder"),
         ("alone.wav", "", "no transcript"),
         ("said.wav", "said.txt", ""),
     ]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from utils.dataset.storage.report import BY_HAND, ClipReport
 from utils.errors import UserError
@@ -153,9 +152,8 @@ def _peaks(path: Path, begin_s: float, end_s: float) -> tuple[float, ...]:
             samples = sound.read(round((end_s - begin_s) * sound.samplerate), dtype="float32", always_2d=True)
     except (soundfile.LibsndfileError, TypeError, OSError):
         return ()
-    return _largest(np.abs(np.nan_to_num(samples)).max(axis=1)) if len(samples) else ()
-
-
-def _largest(heights: NDArray[np.float32]) -> tuple[float, ...]:
+    if not len(samples):
+        return ()
+    heights = np.abs(np.nan_to_num(samples)).max(axis=1)
     edges = np.linspace(0, len(heights), min(NUM_PEAKS, len(heights)), endpoint=False).astype(int)
     return tuple(round(min(1.0, float(peak)), 3) for peak in np.maximum.reduceat(heights, edges))

@@ -1,22 +1,26 @@
-"""Read subtitles and labels: SRT, WebVTT with its voices, Audacity labels, and ASS or SSA through pysubs2.
+"""Read subtitles and labels: SRT, WebVTT with its voices, Whisper's JSON and TSV, Audacity labels, ASS and SSA.
 
 Returns every cue in the file's order, including unusable ones, with the reason. Of captions only what is spoken can be
 kept: each word once, and no sound descriptions, speaker labels or note signs.
 """
 
 import html
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pysubs2
 
 from utils.dataset.formats.listing import Listing, composed
 from utils.dataset.formats.table import DEFAULT_SPEAKER, clean
+from utils.dataset.formats.textfile import read_text
 from utils.errors import UserError
 
 _TIME = r"(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[.,](\d{1,3}))?"
@@ -26,6 +30,7 @@ _VOICE = re.compile(r"<v(?:\.[^\s>]+)*\s+([^>]+)>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _BLANK_LINES = re.compile(r"\n\n+")
 """WebVTT's rule: a line with a blank in it is part of its cue."""
+_WHISPER_COLUMNS = "start\tend\ttext\n"
 _NOT_CUES = re.compile(r"(?:NOTE|STYLE|REGION|WEBVTT)(?:\s|$)")
 
 
@@ -50,12 +55,12 @@ def parse_cues(content: str, kind: str) -> list[Cue]:
 
     Args:
         content: the whole file.
-        kind: ending of its name: .srt, .vtt, .ass, .ssa, or .txt for Audacity labels.
+        kind: ending of its name: .srt, .vtt, .ass, .ssa, .json, .tsv, or .txt for Audacity labels.
 
     Raises:
         UserError: it is no such file at all.
     """
-    return list(PARSERS[kind](content) if kind in PARSERS else _labels(content))
+    return list((PARSERS | BY_CONTENT).get(kind, _labels)(content))
 
 
 def is_labels(content: str) -> bool:
@@ -147,6 +152,37 @@ def _styled(kind: str, content: str) -> Iterator[Cue]:
         )
 
 
+def is_transcript(path: Path) -> bool:
+    """Whether a file, by its ending and content, is what Whisper recognized in a recording."""
+    with suppress(UserError):
+        return path.suffix.lower() in BY_CONTENT and bool(_found_segments(read_text(path)))
+    return False
+
+
+def _segments(content: str) -> Iterator[Cue]:
+    """Segments of Whisper, faster-whisper or WhisperX, which adds speakers."""
+    for number, segment in enumerate(_found_segments(content), start=1):
+        text = _plain(str(segment["text"]))
+        cue = Cue(place=f"segment {number}", text=text, lines=(text,), speaker=segment.get("speaker", DEFAULT_SPEAKER))
+        try:
+            yield replace(cue, start_s=float(segment["start"]), end_s=float(segment["end"]))
+        except (KeyError, TypeError, ValueError) as error:
+            yield replace(cue, problem=f"its times cannot be read: {error}")
+
+
+def _found_segments(content: str) -> list[dict[str, Any]]:
+    """Those of Whisper's table, which has milliseconds, or JSON; none of anything else."""
+    if content.startswith(_WHISPER_COLUMNS):
+        rows = re.findall(r"^(?=.)([^\t\n]*)\t?([^\t\n]*)\t?(.*)$", content, re.MULTILINE)[1:]
+        return [{"start": f"{start}e-3", "end": f"{end}e-3", "text": text} for start, end, text in rows]
+    with suppress(ValueError, RecursionError):
+        found = json.loads(content)
+        found = found.get("segments") if isinstance(found, dict) else found
+        if isinstance(found, list) and all(isinstance(one, dict) and {"text", "start"} <= one.keys() for one in found):
+            return found
+    return []
+
+
 def _seconds(sign: str | None, hours: str | None, minutes: str, seconds: str, fraction: str | None) -> float:
     total = int(hours or 0) * 3_600 + int(minutes) * 60 + int(seconds) + int((fraction or "0").ljust(3, "0")) / 1_000
     return -total if sign else total
@@ -169,13 +205,16 @@ PARSERS: dict[str, Callable[[str], Iterator[Cue]]] = {
 }
 """The likeliest first: the first that lies beside a recording is used."""
 SUBTITLE_SUFFIXES = tuple(PARSERS)
+BY_CONTENT: dict[str, Callable[[str], Iterator[Cue]]] = dict.fromkeys((".json", ".tsv"), _segments)
+"""Those whose endings other files have, too: see `is_transcript`."""
 
 
 def cue_files(audio: Path, files: Listing) -> list[Path]:
     """Subtitle files that may belong to a recording: talk.srt, and talk.en.srt, for talk.mp3; the likeliest first."""
-    names = files.by_stem(str(audio.parent), SUBTITLE_SUFFIXES).get(composed(audio.stem), [])
-    found = [audio.with_name(name) for name in names]
-    return sorted(found, key=lambda path: (len(path.stem), SUBTITLE_SUFFIXES.index(path.suffix.lower())))
+    endings = (*SUBTITLE_SUFFIXES, *BY_CONTENT)
+    names = files.by_stem(str(audio.parent), endings).get(composed(audio.stem), [])
+    found = [path for path in map(audio.with_name, names) if path.suffix.lower() in PARSERS or is_transcript(path)]
+    return sorted(found, key=lambda path: (len(path.stem), endings.index(path.suffix.lower())))
 
 
 _TOUCHING_S = 0.1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from utils.audio.suffixes import AUDIO_SUFFIXES
-from utils.dataset.formats.audio_names import FOLDERS, spellings
+from utils.dataset.formats.audio_names import FOLDERS
 from utils.dataset.formats.listing import Listing, composed, real_path
 
 TEXTS = (".txt", ".normalized.txt", ".original.txt", ".lab")
@@ -44,10 +44,11 @@ def renamed(folder: Path, name: str, files: Listing, taken: set[Path]) -> list[P
 
 
 def find_text(audio: Path, files: Listing) -> Path:
-    """The text file beside a recording, whichever way its name writes accents; need not exist."""
-    texts = [audio.with_name(f"{audio.stem}{ending}") for ending in TEXTS]
-    spelled = (text.with_name(name) for text in texts for name in spellings(text.name))
-    return next((path for path in spelled if files.is_file(str(path))), texts[0])
+    """The text file beside a recording, whichever way its name writes accents and its ending; need not exist."""
+    names = files.by_stem(str(audio.parent), (".txt", ".lab")).get(composed(audio.stem), [])
+    endings = {composed(name).removeprefix(composed(audio.stem)).lower(): name for name in names}
+    found = (audio.with_name(endings[ending]) for ending in TEXTS if ending in endings)
+    return next((path for path in found if files.is_file(str(path))), audio.with_suffix(TEXTS[0]))
 
 
 def is_inside(path: Path, folder: Path, files: Listing) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.audio.suffixes import AUDIO_SUFFIXES
+from utils.dataset.formats.cues import is_transcript
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.locate import files_in, stem, stems
 from utils.dataset.formats.table import AUDIO, COLUMNS, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
@@ -85,15 +86,56 @@ def _text(value: Any) -> str:
     return clean(str(value)) if isinstance(value, (str, int, float)) else ""
 
 
+KALDI = ("segments", "text", "utt2spk")
+"""Files that are read with the wav.scp beside them."""
+_DECODES = re.compile(r"flac (?:-\S+ )*(\S+\.flac) ?\|")
+"""A command whose file we decode; others could change the sound, and none is run."""
+_PART = re.compile(r"\A(.*?)(?: (\d+\.?\d*) (\d+\.?\d*))?\Z")
+
+
+def read_kaldi(path: Path, encoding: str | None = None) -> list[Row]:
+    """The utterances of a Kaldi folder by its wav.scp, then the lines that belong to none.
+
+    Raises:
+        UserError: one of its files cannot be read.
+    """
+    rows, used, none = list[Row](), set[str](), Row(line=0)
+    recordings, segments, texts, speakers = (_by_key(path.with_name(name), encoding) for name in (path.name, *KALDI))
+    for key, line in (segments or recordings).items():
+        ((name, start, end),) = _PART.findall(line.text if segments else key)
+        used.add(name)
+        row = replace(
+            line,
+            audio=_DECODES.sub(r"\1", recordings.get(name, line).text),
+            text=texts.pop(key, none).text,
+            speaker=speakers.pop(key, none).text or DEFAULT_SPEAKER,
+        )
+        rows.append(_with_times(row, {"start": float(start or 0), "end": float(end) if end else None}))
+    rest = (*(recordings[name] for name in recordings.keys() - used), *texts.values(), *speakers.values())
+    return rows + [replace(row, problem="no other line is about it") for row in rest]
+
+
+def _by_key(path: Path, encoding: str | None) -> dict[str, Row]:
+    """Lines by their first word, with the others as their text; another line of a word by the line's number, too."""
+    found: dict[str, Row] = {}
+    lines = read_text(path, other=encoding).split("\n") if path.is_file() else []
+    for number, line in enumerate(map(clean, lines), start=1):
+        key, _, text = line.partition(" ")
+        if line:
+            found[f"{key} {number}" if key in found else key] = Row(line=number, unit=f"{path.name} line", text=text)
+    return found
+
+
 TABLES: dict[str, Callable[[Path, str | None], list[Row]]] = {
     ".csv": read_table,
     ".tsv": read_table,
     ".jsonl": read_jsonl,
     ".list": read_table,
     ".txt": read_table,
+    ".scp": read_kaldi,
 }
 """Called with the file and the encoding of one that is neither UTF-8 nor UTF-16."""
-LISTS = (".csv", ".jsonl", ".tsv", ".list")
+LISTS = (".csv", ".jsonl", ".tsv", ".list", ".scp")
 """Tables that are read where they lie in a folder."""
 _ENDINGS, _NAMES = ("|".join(map(re.escape, names)) for names in (AUDIO_SUFFIXES, COLUMNS[AUDIO]))
 _LISTED = re.compile(rf"(?:[^|]*(?:{_ENDINGS})|{_NAMES}) *\|", re.IGNORECASE)
@@ -112,22 +154,26 @@ def tables_in(folder: Path, files: Listing) -> list[Path]:
     audio = {stem(path) for path in found if path.suffix.lower() in AUDIO_SUFFIXES}
     texts = (path for path in found if path.suffix.lower() == ".txt" and not stems(path) & audio)
     lists = {path for path in texts if _LISTED.match(_first_line(path))}
-    return [path for path in found if path in lists or path.suffix.lower() in LISTS]
+    # What Whisper recognized in a recording is read beside that.
+    return [path for path in found if path in lists or (path.suffix.lower() in LISTS and not is_transcript(path))]
 
 
 def _first_line(path: Path) -> str:
-    with suppress(UserError), open_text(path) as lines:
+    """Its ASCII letters in any case; others may be wrong."""
+    with suppress(UserError), open_text(path, other="latin-1") as lines:
         return lines.readline(4_096)
     return ""
 
 
 def left_out(table: Path, names: set[str]) -> str:
-    """Why a table of Common Voice is not read where it lies in a folder; empty for any other.
+    """Why a table of Common Voice or Kaldi is not read where it lies in a folder; empty for any other.
 
     Args:
         table: its path.
         names: of the tables in its folder.
     """
+    if table.suffix.lower() == ".scp":
+        return "" if table.name == "wav.scp" else "a list of no recordings"
     if table.suffix.lower() != ".tsv":
         return ""
     if table.stem in _REFUSED:

@@ -1,7 +1,8 @@
 """Read a metadata table in the common layouts, and locate errors exactly.
 
 Layouts: a header that names the columns, separated by `|`, comma, semicolon or tab; LJSpeech, which has no header and
-no quoting: `id|text` or `id|text|normalized text`; or GPT-SoVITS: `path|speaker|LANGUAGE|text`.
+no quoting: `id|text` or `id|text|normalized text`; CSS10, which adds the seconds to it; or GPT-SoVITS:
+`path|speaker|LANGUAGE|text`.
 
 A row is a line. A field is quoted only where it begins and ends with the mark and holds it doubled; any other mark is
 part of the text. A quoted field may run over several lines only if none of these is a row by itself.
@@ -39,8 +40,11 @@ _SEPARATORS = "|,;\t"
 # First cells that show that a table has a header, though not ours.
 _HEADER_WORDS = frozenset({*COLUMNS[AUDIO], *COLUMNS[TEXT], "clip", "id"})
 _EXPECTED = f"{AUDIO}|{TEXT}|{SPEAKER}"
-_LIST = [AUDIO, SPEAKER, "language", TEXT]
-_LIST_LANGUAGE = re.compile(r"(?:all_|auto_)?(zh|en|ja|jp|ko|yue|auto)", re.IGNORECASE)
+_LISTS = (
+    ([AUDIO, SPEAKER, "language", TEXT], 2, r"(?:all_|auto_)?(zh|en|ja|jp|ko|yue|auto)"),
+    ([AUDIO, TEXT, "normalized_text", "seconds"], 3, r"\d+\.\d+"),
+)
+"""Columns of GPT-SoVITS and CSS10, which write no header, and the cell by which they are known."""
 _BEFORE_HEADER = re.compile(r"sep=.|#[^|,;\t]*", re.IGNORECASE)
 """Excel's line of the separator, and remarks."""
 _MOST_LINES = 50
@@ -57,6 +61,8 @@ class Row:
 
     line: int
     """Line of the file, counted from 1."""
+    unit: str = "line"
+    """What `line` counts, where the table has entries or more than one file."""
     last_line: int = 0
     """Where its quoted text ends, if not in the same line."""
     audio: str = ""
@@ -78,7 +84,7 @@ class Row:
     @property
     def place(self) -> str:
         """Its line or lines, in words."""
-        return f"lines {self.line} to {self.last_line}, joined" if self.last_line else f"line {self.line}"
+        return f"lines {self.line} to {self.last_line}, joined" if self.last_line else f"{self.unit} {self.line}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +215,9 @@ def _find_layout(path: Path, lines: Iterable[str]) -> _Layout:
         if all(any(name in header for name in COLUMNS[column]) for column in (AUDIO, TEXT)):
             return _Layout(separator=separator, header=header, first_row=number + 1)
     cells = _cells(first, "|")
-    if len(cells) == len(_LIST) and _LIST_LANGUAGE.fullmatch(cells[2]):
-        return _Layout(separator="|", header=_LIST)
+    for names, column, pattern in _LISTS:
+        if len(cells) == len(names) and re.fullmatch(pattern, cells[column], re.IGNORECASE):
+            return _Layout(separator="|", header=names)
     has_header = any(set(_cells(first, separator)) & _HEADER_WORDS for separator in _SEPARATORS)
     if len(cells) == 1 and first.count("\t") == 1 and not has_header:
         return _Layout(separator="\t", header=None)
@@ -237,7 +244,8 @@ def _advice(first: str, has_header: bool) -> str:
 
 
 def _cells(line: str, separator: str) -> list[str]:
-    return [cell.strip().strip('"').strip().lower() for cell in line.lstrip("\ufeff").split(separator)]
+    cells = line.lstrip("\ufeff").split(separator)
+    return [cell.strip().strip('"').strip().lower().replace(" ", "_") for cell in cells]
 
 
 def _read_fields(lines: Iterable[str], layout: _Layout) -> Iterator[tuple[Row, list[str]]]:
@@ -328,7 +336,9 @@ def _ljspeech_rows(path: Path, rows: list[tuple[int, list[str]]]) -> list[Row]:
         for line, fields in rows
     ]
     pairs = [(second, third) for _, _, second, third in named if third]
-    if not _is_normalized(pairs):
+    # Two things give speakers away: the same value stands beside texts it has little in common with, or the column as
+    # a whole lacks the letters of the texts. Digits do not count, because a normalization writes them as words.
+    if _repeats(pairs) or not _keeps_the_letters(pairs):
         line, third = next((line, third) for line, _, _, third in named if third)
         # Speakers are few, and shorter than what they say.
         second, other = ((len(set(column)), sum(map(len, column))) for column in zip(*pairs, strict=True))
@@ -340,15 +350,6 @@ def _ljspeech_rows(path: Path, rows: list[tuple[int, list[str]]]) -> list[Row]:
             fix=f"begin the file with the line {f'{AUDIO}|{SPEAKER}|{TEXT}' if swapped else _EXPECTED}",
         )
     return [Row(line=line, audio=name, text=third or second) for line, name, second, third in named]
-
-
-def _is_normalized(pairs: Sequence[tuple[str, str]]) -> bool:
-    """Whether third columns are normalized texts of the second columns.
-
-    Two things give speakers away: the same value stands beside texts it has little in common with, or the column as a
-    whole lacks the letters of the texts. Digits do not count, because a normalization writes them as words.
-    """
-    return not _repeats(pairs) and _keeps_the_letters(pairs)
 
 
 def _repeats(pairs: Sequence[tuple[str, str]]) -> bool:

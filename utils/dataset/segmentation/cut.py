@@ -143,7 +143,7 @@ def ends_sentence(text: str) -> bool:
 
 
 def _impossible(unit: Unit, duration_s: float) -> Fault | None:
-    if unit.end_s <= unit.start_s:
+    if not unit.end_s > unit.start_s:  # also of times that are no numbers
         return Fault("bad times", f"it ends at {unit.end_s:.2f} s, before it begins at {unit.start_s:.2f} s")
     if unit.start_s < 0:
         return Fault("bad times", f"it begins at {unit.start_s:.2f} s, before the recording")

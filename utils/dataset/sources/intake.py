@@ -19,7 +19,7 @@ from utils.project.uploads import DEFAULT_QUOTA_BYTES, UPLOADS_FOLDER, check_roo
 _FILMS = ".mp4 .webm .mkv .mov .3gp .3g2 .avi .flv .m4v .mpg .mpeg .m2ts .mts .wmv"
 VIDEOS = tuple(_FILMS.split())
 SOUNDS = tuple(suffix for suffix in AUDIO_SUFFIXES if suffix not in VIDEOS)
-TRANSCRIPTS = (".txt", ".lab", *SUBTITLE_SUFFIXES)
+TRANSCRIPTS = (".txt", ".lab", *SUBTITLE_SUFFIXES, ".json")
 TABLES = tuple(suffix for suffix in readers.TABLES if suffix != ".txt")
 ARCHIVES = (".zip",)
 ACCEPTED = SOUNDS + VIDEOS + TRANSCRIPTS + TABLES + ARCHIVES

@@ -14,6 +14,7 @@ from utils.dataset.formats.cues import (
     SUBTITLE_SUFFIXES,
     cue_files,
     is_labels,
+    is_transcript,
     parse_cues,
     spoken_once,
     without_descriptions,
@@ -29,7 +30,7 @@ from utils.dataset.formats.locate import (
     stem,
     stems,
 )
-from utils.dataset.formats.readers import LISTS, TABLES, left_out, tables_in
+from utils.dataset.formats.readers import KALDI, LISTS, TABLES, left_out, tables_in
 from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
@@ -147,7 +148,7 @@ def _folder(folder: Path, reading: ReadOptions) -> list[Recording]:
             if table.parent != folder.absolute() and not is_inside(table, folder, reading.files):
                 what = f"a link to a place outside {folder}"
                 raise UserError(what=what, where=str(table), fix="copy the table in")
-            found += read_rows(table, table.parent, reading)
+            found += read_rows(table, folder, reading)
             read.append(table)
         except UserError as error:
             refused[table] = error
@@ -174,8 +175,9 @@ def _unnamed(
     # A table's own folder may hold a link to its recordings, which counts as part of that folder alone.
     roots = dict.fromkeys((folder.absolute(), *(table.parent for table in tables)))
     home = {path: root for root in roots for path in files_in(root, None, files)}
-    known = by_name(path for path in home if path.suffix.lower() in _KNOWN)
-    unknown = [path for path in by_name(home.keys() - known) if path.suffix.lower() not in LISTS]
+    known = by_name(path for path in home if path.suffix.lower() in _KNOWN or is_transcript(path))
+    parts = {table.with_name(name) for table in tables if table.suffix.lower() == ".scp" for name in KALDI}
+    unknown = [path for path in by_name(home.keys() - known - parts) if path.suffix.lower() not in LISTS]
     kinds = {path: kind_of(path) for path in unknown if files.real(path) not in named}
     audio = by_name(path for path in home if path.suffix.lower() in AUDIO_SUFFIXES or kinds.get(path) == SOUND)
     others = by_name({path for root in roots for path in no_files_in(root, files)})
@@ -275,16 +277,16 @@ def _by_companion(audio: Path, folder: Path, reading: ReadOptions, missing: Faul
             return Fault("no transcript", f"{name.name} is a link to itself")
         return outside(f"{name.name} is a link that", name, folder)
     try:
-        content = read_text(companion, other=reading.encoding)
+        content = read_text(companion, other=reading.encoding_of(companion))
         kind = companion.suffix.lower()
-        cues = parse_cues(content, kind) if kind in SUBTITLE_SUFFIXES or is_labels(content) else None
+        cues = parse_cues(content, kind) if companion in cues_beside or is_labels(content) else None
     except UserError as error:
         return Fault("no transcript", f"{companion.name}: {error.what}")
     if cues is not None:
         if not cues:
             return Fault("no transcript", f"{companion.name} holds no cues")
         removed: list[str] = []
-        if reading.clean_subtitles and kind in SUBTITLE_SUFFIXES:
+        if reading.clean_subtitles and companion in cues_beside:
             cues, removed = without_descriptions(cues)
         if removed:
             more = f" and {len(removed) - 8} more" if len(removed) > 8 else ""

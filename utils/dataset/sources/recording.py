@@ -1,5 +1,6 @@
 """One source clip as the user gave it, the settings for reading inputs, and the recordings of a table's rows."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.dataset.formats.audio_names import find_audio, tried
+from utils.dataset.formats.code_pages import guess_encoding
 from utils.dataset.formats.listing import Listing, real_path
 from utils.dataset.formats.locate import is_inside, renamed
 from utils.dataset.formats.readers import TABLES
@@ -60,7 +62,7 @@ class ReadOptions:
 
     long_audio: LongAudio
     encoding: str | None = None
-    """Of text files that are neither UTF-8 nor UTF-16."""
+    """Of text files that are neither UTF-8 nor UTF-16; None finds it where their letters show it."""
     clean_subtitles: bool = True
     """Remove what is not spoken from subtitles."""
     language: str = ""
@@ -88,12 +90,23 @@ class ReadOptions:
             clean_subtitles=config.clean_subtitles,
         )
 
+    def encoding_of(self, path: Path) -> str | None:
+        """The encoding of a text file if it is not Unicode; one that was found is noted."""
+        if self.encoding:
+            return self.encoding
+        found = guess_encoding(path, plain_code(self.language))
+        note = f"texts that are not Unicode were read as {found}; --encoding names another"
+        self.notes.extend([note] if found and note not in self.notes else [])
+        return found
+
     @property
     def no_transcript(self) -> str:
         """What helps a recording without words."""
         return "" if self.long_audio.transcriber else "; --transcriber small would transcribe it"
 
 
+_ABSOLUTE = re.compile(r"[/\\]|.:[/\\]")
+"""Begins a path of this system or of another."""
 _LONGEST_NAME = 4_096
 """Characters; no system has longer paths."""
 _LANGUAGES = {"jp": "ja", "all_zh": "zh", "all_ja": "ja", "all_ko": "ko", "all_yue": "yue", "auto": "auto_"}
@@ -102,11 +115,11 @@ _HOW_TO_ALLOW = "copy the file into the folder, or add a link to its folder dire
 
 
 def read_rows(table: Path, root: Path, reading: ReadOptions) -> list[Recording]:
-    """The rows of a table; one that leads out of `root` is not followed."""
+    """The rows of a table, which lies in `root` or below; one that leads out of it is not followed."""
     found, files = [], reading.files
     root, wanted = root.absolute(), plain_code(reading.language)
-    rows = TABLES[table.suffix.lower()](table, reading.encoding)
-    paths = _find_rows(table, rows, reading)
+    rows = TABLES[table.suffix.lower()](table, reading.encoding_of(table))
+    paths = _find_rows(table, root, rows, reading)
     for row, audio in zip(rows, paths, strict=True):
         place = f"{table.name}, {row.place}"
         has_name = _can_be_named(row)
@@ -118,7 +131,7 @@ def read_rows(table: Path, root: Path, reading: ReadOptions) -> list[Recording]:
             fault = Fault("missing file", f"{place} names no file")
         elif not has_name:
             fault = Fault("missing file", f"{place} names {row.audio[:60]!r}..., {len(row.audio)} characters")
-        elif not is_inside(audio, root, files):
+        elif not is_inside(audio, table.parent, files) and not is_inside(audio, root, files):
             fault = outside(place, audio, root)
         elif not files.is_file(str(audio)):
             fault = Fault(
@@ -147,13 +160,16 @@ def _can_be_named(row: Row) -> bool:
     return bool(row.audio) and len(row.audio) <= _LONGEST_NAME
 
 
-def _find_rows(table: Path, rows: Sequence[Row], reading: ReadOptions) -> list[Path]:
+def _find_rows(table: Path, root: Path, rows: Sequence[Row], reading: ReadOptions) -> list[Path]:
     """The recording of every row; notes which were found under other names than their rows have."""
     folder, files = table.parent.absolute(), reading.files
     paths = [find_audio(folder, row.audio, files.is_file) if _can_be_named(row) else table.absolute() for row in rows]
+    # Lists of some programs lie in a folder of their own, and name recordings as the folder above has them.
+    above = ((path, find_audio(root, row.audio, files.is_file)) for path, row in zip(paths, rows, strict=True))
+    paths = [path if files.is_file(str(path)) or not files.is_file(str(other)) else other for path, other in above]
     named = zip(rows, paths, strict=True)
     # An absolute path that exists is taken as it is.
-    moved = [r.audio for r, p in named if _is_elsewhere(r.audio) and p != folder / r.audio and files.is_file(str(p))]
+    moved = [r.audio for r, p in named if _ABSOLUTE.match(r.audio) and p != folder / r.audio and files.is_file(str(p))]
     if moved:
         reading.notes.append(
             f"{table.name}: {len(moved)} rows have a path of another computer, such as {moved[0]!r}; the recordings "
@@ -174,11 +190,6 @@ def _find_rows(table: Path, rows: Sequence[Row], reading: ReadOptions) -> list[P
             f"{rows[index].audio!r}"
         )
     return [alike.get(index, path) for index, path in enumerate(paths)]
-
-
-def _is_elsewhere(name: str) -> bool:
-    """Whether a name is an absolute path, of this system or of another."""
-    return name.startswith(("/", "\\")) or name[1:3] in (":\\", ":/")
 
 
 def outside(what: str, path: Path, root: Path) -> Fault:
