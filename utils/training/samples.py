@@ -22,7 +22,7 @@ from utils.jobs.json_lines import JsonChild
 from utils.jobs.measuring import speaking_environment
 from utils.options import SpeechSettings
 from utils.runs.layout import SAMPLES_FOLDER, sample_file
-from utils.runs.log import Event, EventWriter, RunLog
+from utils.runs.log import EventWriter, RunLog
 
 SPEAKING_FOLDER = ".speaking"
 """In that one: what is being spoken."""
@@ -104,57 +104,47 @@ class SampleWorker:
         self._waiting = step, checkpoint
         self.poll()
 
-    def poll(self, saved: Sequence[Path] = ()) -> list[Event]:
+    def poll(self, saved: Sequence[Path] = ()) -> None:
         """Pass on what was spoken since the last call, and give the worker what waits; quick enough for every step.
 
         Args:
             saved: checkpoints written since the last call.
-
-        Returns:
-            The fields of each new `sample` event: step, sentence, text, path (below the run's folder), audio_s and
-            took_s, in seconds.
         """
         for folder in saved:
             if self._wanted is not None and folder.name.endswith(f"-{self._wanted:08d}"):
                 step, self._wanted = self._wanted, None
                 self.request(step, folder)
-        samples = self._take_answers()
+        self._take_answers()
         if self._process is not None and (status := self._process.returncode) is not None:
-            samples += self._take_answers()
+            self._take_answers()
             self._end_process()
             if self._speaking is not None:
                 self._fail(f"no sample of step {self._speaking[0]}: the process that speaks ended (status {status})")
         if self._speaking is None and self._waiting is not None and not self._is_off:
             self._send(*self._waiting)
-        return samples
 
-    def close(self, wait_s: float = 0.0, *, is_stopped: Callable[[], bool] = lambda: False) -> list[Event]:
+    def close(self, wait_s: float = 0.0, *, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """End the worker.
 
         Args:
             wait_s: let it finish what was asked for, up to this time.
             is_stopped: asked meanwhile; ends the waiting.
-
-        Returns:
-            The samples that came meanwhile, as `poll`.
         """
-        samples = self.poll()
+        self.poll()
         deadline = time.monotonic() + wait_s
         while (unsaid := self._speaking or self._waiting) and time.monotonic() < deadline and not is_stopped():
             time.sleep(POLL_S)
-            samples += self.poll()
+            self.poll()
         if unsaid:
             self._warn(f"no sample of step {unsaid[0]}: training ended before it was spoken")
         self._speaking = self._waiting = None
         self._end_process()
-        return samples
 
     @property
     def _is_off(self) -> bool:
         return not self._sentences or self._num_failures >= MAX_FAILURES
 
-    def _take_answers(self) -> list[Event]:
-        samples = []
+    def _take_answers(self) -> None:
         for answer in self._process.new() if self._process else ():
             step, checkpoint = self._speaking or (None, self._folder)
             kind = answer["kind"] if step is not None and answer.get("id") == step else ""
@@ -169,10 +159,15 @@ class SampleWorker:
                 except OSError as error:
                     self._fail(f"no sample of step {step}: {error}")
                     continue
-                facts = {"audio_s": self._audio_s, "took_s": self._took_s}
-                text = self._sentences[number - 1]
-                samples.append({"step": step, "sentence": number, "text": text, "path": path.as_posix(), **facts})
-                self._events.write("sample", **samples[-1])
+                self._events.write(
+                    "sample",
+                    step=step,
+                    sentence=number,
+                    text=self._sentences[number - 1],
+                    path=path.as_posix(),
+                    audio_s=self._audio_s,
+                    took_s=self._took_s,
+                )
                 self._audio_s = self._took_s = 0.0
             elif kind == "done":
                 self._speaking, self._num_failures = None, 0
@@ -181,7 +176,6 @@ class SampleWorker:
             elif kind == "failed":
                 self._speaking = None
                 self._warn(f"no sample of step {step}: its checkpoint was replaced before it was read")
-        return samples
 
     def _fail(self, message: str) -> None:
         self._speaking = None
