@@ -1,10 +1,9 @@
 """Measure the switches on the user's machine and clips: a few real steps of each combination, each in its own process.
 
-`python -m utils.training.preflight SETTINGS.yaml --steps 4` measures one, and prints one line of JSON, the last of its
-output.
+`python -m utils.training.preflight SETTINGS.yaml 2 4` measures 4 steps of one after 2 that do not count, and prints one
+line of JSON, the last of its output.
 """
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -14,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,7 @@ def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch) / "settings.yaml"
         config.save(settings)
-        flags = ["--warmup", str(warmup), "--steps", str(steps)]
-        command = [sys.executable, "-m", "utils.training.preflight", str(settings), *flags]
+        command = [sys.executable, "-m", "utils.training.preflight", str(settings), str(warmup), str(steps)]
         child = subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
     lines = child.stdout.strip().splitlines()
     if child.returncode == 0 and lines:
@@ -187,24 +186,15 @@ def finish_s(*, on_gpu: bool) -> float:
 def _groups(loader: DataLoader, size: int) -> Iterator[list[Batch]]:
     """Micro-batches of one step each, again and again."""
     while True:
-        group: list[Batch] = []
-        for batch in loader:
-            group.append(batch)
-            if len(group) == size:
-                yield group
-                group = []
-        if group:
+        batches = iter(loader)
+        while group := list(islice(batches, size)):
             yield group
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("settings", type=Path)
-    parser.add_argument("--warmup", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=4)
-    flags = parser.parse_args()
+    settings, warmup, steps = sys.argv[1:]
     try:
-        found = measure_steps(TrainConfig.load(flags.settings), warmup=flags.warmup, steps=flags.steps)
+        found = measure_steps(TrainConfig.load(Path(settings)), warmup=int(warmup), steps=int(steps))
     except UserError as error:
         found = Measurement(fault=str(error))
     except (RuntimeError, MemoryError) as error:
