@@ -85,8 +85,6 @@ class Behavior:
     observe: Callable[[Trace], Seen]
     resolve: Callable[[TrainConfig, torch.device], Any] | None = None
     """The value that takes effect on a device, or `Off`; the one that was asked for when there is no choice."""
-    set_up: Callable[[TrainConfig, torch.device], None] | None = None
-    """Prepares the process, whatever the model."""
     apply: Callable[[XttsGpt, TrainConfig], None] | None = None
     """Changes our model in place to the effective value."""
     asked: Callable[[Trace], bool | str] | None = None

@@ -14,9 +14,9 @@ def _fraction(asked: TrainConfig, device: torch.device) -> float | Off | None:
     return asked.cuda_memory_fraction if device.type == "cuda" else Off("there is no GPU memory to limit")
 
 
-def _limit_memory(effective: TrainConfig, device: torch.device) -> None:
+def limit_memory(effective: TrainConfig, device: torch.device) -> None:
+    """Let the process have its share of a GPU; a limit that an earlier run set does not stay."""
     if device.type == "cuda":
-        # Of the whole process: a limit that an earlier run set must not stay.
         torch.cuda.set_per_process_memory_fraction(float(effective.cuda_memory_fraction or 1.0), _index(device))
 
 
@@ -57,6 +57,7 @@ def _loader(trace: Trace) -> Seen:
     return Seen(is_on, ", ".join(f"{name} {getattr(loader, name, None)}" for name in (*LOADING, "persistent_workers")))
 
 
-MEMORY = Behavior(resolve=_fraction, set_up=_limit_memory, observe=_limited)
+# The limit is the process's, whatever the model: see `limit_memory`.
+MEMORY = Behavior(resolve=_fraction, observe=_limited)
 TF32 = Behavior(asked=lambda trace: _has_tf32(trace.device), observe=_tf32)
 LOADER = Behavior(asked=_asked_of_loader, observe=_loader)

@@ -19,6 +19,7 @@ from utils.switches import SWITCHES
 from utils.training.switches.attention import choose_kernel
 from utils.training.switches.base import GRAPHS, Report, Switches, Trace, behavior_of, report, resolve
 from utils.training.switches.compile import failure, failures, uncompile_blocks
+from utils.training.switches.device import limit_memory
 from utils.training.switches.optim import DTYPES, make_optimizer
 from utils.training.switches.record import StepRecord, num_graphs, num_skips, record_step
 
@@ -57,9 +58,7 @@ class Optimizations:
     def set_up(self) -> None:
         """Set torch and this process up, whatever the model."""
         optimize_torch_settings(self.device, threads=self.switches.effective.threads)
-        for switch in SWITCHES:
-            if set_up := behavior_of(switch).set_up:
-                set_up(self.switches.effective, self.device)
+        limit_memory(self.switches.effective, self.device)
 
     def apply(self, gpt: XttsGpt) -> XttsGpt:
         """Set the model up in place, and torch for the device; the model comes back on the device."""
