@@ -19,7 +19,7 @@ from utils.runs.log import read_events
 from utils.training.data.batches import Batch
 from utils.training.recovery import MAX_IN_A_ROW, Recovery
 from utils.training.train import Progresses, fine_tune
-from utils.training.trainer import Losses, StepResult, Trainer
+from utils.training.trainer import OVERFLOW, Losses, StepResult, Trainer
 
 __all__ = ["clips"]
 
@@ -98,7 +98,7 @@ def test_fp16_that_overflows_moves_nothing_warns_of_nothing_and_finds_its_scale(
     weights, batches, lowered = weights_of(trainer), batches_of(listed(clips[:1]), 1), 0
     while (result := trainer.step(batches)).skipped:
         lowered += 1
-        assert result.is_overflow and same(weights, weights_of(trainer))
+        assert result.skipped == OVERFLOW and same(weights, weights_of(trainer))
         assert trainer.state()["scaler"]["scale"] == 2.0 ** (18 - lowered), "halved, and saved with the run"
         for _ in range(MAX_IN_A_ROW + 1):
             recovery.count_skipped(result, ["clip0.wav"])

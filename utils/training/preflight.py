@@ -32,7 +32,7 @@ from utils.training.plan import plan_run
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.optim import make_accelerator
 from utils.training.train import set_up
-from utils.training.trainer import Trainer
+from utils.training.trainer import OVERFLOW, Trainer
 
 MAX_OVERFLOWS = 16
 """fp16 begins with a scale of 2^16, which each overflow halves."""
@@ -135,7 +135,7 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
 def _warm_up(trainer: Trainer, groups: Iterator[list[Batch]], steps: int) -> None:
     """This many steps, and more while fp16 overflows: what the optimizer does is seen only once it has run."""
     results = [trainer.step(next(groups)) for _ in range(steps)]
-    while results[-1].is_overflow and len(results) < steps + MAX_OVERFLOWS:
+    while results[-1].skipped == OVERFLOW and len(results) < steps + MAX_OVERFLOWS:
         results.append(trainer.step(next(groups)))
 
 

@@ -19,7 +19,7 @@ from utils.errors import UserError
 from utils.performance_utils.memory import is_out_of_memory
 from utils.project.advice import RESUME
 from utils.training.data.batches import Batch
-from utils.training.trainer import Gathered, Losses, StepResult, Trainer
+from utils.training.trainer import OVERFLOW, Gathered, Losses, StepResult, Trainer
 
 SplitBatch = Callable[[Batch, int], list[Batch]]
 """The same clips in batches of this many or fewer."""
@@ -87,7 +87,7 @@ class Recovery:
             num_bytes = trained * (8 if isinstance(self.trainer.optimizer, torch.optim.AdamW) else 2)
             room = torch.empty(num_bytes, dtype=torch.uint8, device=self.trainer.device)
         # Reading the losses waits for the device: what it still has to do would count as part of the first step.
-        self._gather([batch]).sums.tolist()
+        self._gather([batch])[0].tolist()
         del room
         self.trainer.discard()
         self.trainer.clock.take()
@@ -141,7 +141,7 @@ class Recovery:
             self._in_a_row.clear()
             return
         self.num_skipped += 1
-        if result.is_overflow:
+        if result.skipped == OVERFLOW:
             # The scaler halves its scale and the next step is likely to be fine: nothing is wrong with the numbers.
             return
         self._in_a_row.append(names)

@@ -29,6 +29,10 @@ from utils.training.switches.optimizer import Optimizations
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""
 OVERFLOW = "fp16 overflow"
+"""Why a step was skipped that fp16's scaler makes good by itself."""
+Gathered = tuple[Tensor, list[float], float]
+"""Gradients of one optimizer step that are not applied yet: loss sums of text, codes and reading over all
+micro-batches, [3]; their valid targets, on the host, by which each is divided; and the seconds of speech."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,23 +60,7 @@ class StepResult:
     learning_rate: float
     audio_seconds: float
     skipped: str = ""
-    """Why the weights were left as they were; empty when they moved."""
-
-    @property
-    def is_overflow(self) -> bool:
-        """Whether fp16 overflowed, which its scaler fixes by itself."""
-        return self.skipped == OVERFLOW
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gathered:
-    """Gradients of one optimizer step that are not applied yet."""
-
-    sums: Tensor
-    """Loss sums of text, codes and reading over all micro-batches, [3]."""
-    counts: list[float]
-    """Their valid targets, on the host; reading is divided by those of the codes."""
-    audio_seconds: float
+    """Why the weights were left as they were, such as OVERFLOW; empty when they moved."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -120,7 +108,7 @@ class Trainer:
 
     def release_memory(self) -> None:
         """Release what only further steps need: gradients and moments; the weights stay."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.discard()
         self.optimizer.state.clear()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -169,7 +157,7 @@ class Trainer:
                 sums += torch.stack(losses).detach()
         if self.parallel is not None:
             sums = self.accelerator.reduce(sums, reduction="sum")
-        return Gathered(sums=sums, counts=counts, audio_seconds=audio_seconds)
+        return sums, counts, audio_seconds
 
     def discard(self) -> None:
         """Forget gradients that were not applied."""
@@ -177,6 +165,7 @@ class Trainer:
 
     def update(self, gathered: Gathered) -> StepResult:
         """Apply the gradients; where a number is not finite the weights stay as they are and only the step passes."""
+        loss_sums, counts, audio_seconds = gathered
         learning_rate = self.optimizer.param_groups[0]["lr"]
         self.clock.begin("optimizer")
         self.scaler.unscale_(self.optimizer)
@@ -189,8 +178,8 @@ class Trainer:
         norm = torch.linalg.vector_norm(torch.stack(norms))
         # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run. Several
         # processes wait for each other as well, when they sum their counts.
-        *sums, grad_norm = torch.cat([gathered.sums, norm.reshape(1)]).tolist()
-        text, codes, reading = (total / count for total, count in zip(sums, gathered.counts, strict=True))
+        *sums, grad_norm = torch.cat([loss_sums, norm.reshape(1)]).tolist()
+        text, codes, reading = (total / count for total, count in zip(sums, counts, strict=True))
         losses = Losses(text=text, codes=codes, reading=reading)
         skipped = "" if math.isfinite(losses.total) else "the loss is not a number"
         if not skipped and not math.isfinite(grad_norm):
@@ -212,7 +201,7 @@ class Trainer:
             losses=losses,
             grad_norm=grad_norm,
             learning_rate=learning_rate,
-            audio_seconds=gathered.audio_seconds,
+            audio_seconds=audio_seconds,
             skipped=skipped,
         )
 
