@@ -26,7 +26,7 @@ from utils.training.data.loaders import Loaders
 from utils.training.switches.base import resolve
 from utils.training.switches.compile import compile_blocks
 from utils.training.switches.optim import make_accelerator
-from utils.training.switches.record import num_graphs
+from utils.training.switches.record import compile_counts
 from utils.training_optimizations import TrainingOptimizer
 
 SECONDS = 7.0
@@ -106,18 +106,18 @@ def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording: Pa
         gpt._attend = lambda batch, dropout: partial(
             varlen_attention, cu_seqlens=batch.cu_seqlens, max_seqlen=batch.max_seqlen
         )
-    before = num_graphs()
+    before = compile_counts()[0]
     for epoch in range(2):
         for batch in loaders.train(epoch, 0):
             forward(gpt, batch)
     # Of a block for the first length, then for any; of the conditioning encoder's, whose inputs are all alike.
-    assert num_graphs() - before <= 3
-    before = num_graphs()
+    assert compile_counts()[0] - before <= 3
+    before = compile_counts()[0]
     gpt.eval()
     with torch.no_grad():
         for batch in loaders.evaluation:
             forward(gpt, batch)
-    assert num_graphs() - before <= 2
+    assert compile_counts()[0] - before <= 2
 
 
 def test_a_shape_beyond_the_limit_is_told(traced, monkeypatch: pytest.MonkeyPatch, recording: Path) -> None:

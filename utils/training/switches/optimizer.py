@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import sub
 from typing import Any, TypeVar
 
 import torch
@@ -21,7 +22,7 @@ from utils.training.switches.base import GRAPHS, Report, Switches, Trace, behavi
 from utils.training.switches.compile import failure, failures, uncompile_blocks
 from utils.training.switches.device import limit_memory
 from utils.training.switches.optim import DTYPES, make_optimizer
-from utils.training.switches.record import StepRecord, num_graphs, num_skips, record_step
+from utils.training.switches.record import StepRecord, compile_counts, record_step
 
 log = logging.getLogger(__name__)
 
@@ -79,11 +80,11 @@ class Optimizations:
     @contextmanager
     def step(self) -> Iterator[None]:
         """Around a step of training: where one of its micro-batches is watched, compiling anywhere in it counts."""
-        record, before = self.record, (num_graphs(), num_skips())
+        record, before = self.record, compile_counts()
         yield
         if self.record is not None and self.record is not record:
             # Later micro-batches may have shapes of their own to compile for.
-            self.record.num_graphs, self.record.num_skips = num_graphs() - before[0], num_skips() - before[1]
+            self.record.num_graphs, self.record.num_skips = map(sub, compile_counts(), before)
 
     @contextmanager
     def micro_batch(self, model: XttsGpt) -> Iterator[None]:

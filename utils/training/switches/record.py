@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from operator import sub
 from typing import Any
 
 import torch
@@ -125,7 +126,7 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
 
     hooks = [gpt.mel_head.register_forward_hook(heads), gpt.gpt.ln_f.register_forward_pre_hook(stream)]
     gpt.watch = block_pass
-    before = gpt.block_runs, gpt.conditioning_runs, num_graphs(), num_skips()
+    before, compiled = (gpt.block_runs, gpt.conditioning_runs), compile_counts()
     try:
         with _operations(gpt.mel_head.weight.device) as events:
             yield record
@@ -140,7 +141,7 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     record.recomputed = gpt.block_runs - before[0] - record.forward_runs
     conditioning_runs = num_passes * len(gpt.conditioning_encoder.attn)
     record.conditioning_recomputed = gpt.conditioning_runs - before[1] - conditioning_runs
-    record.num_graphs, record.num_skips = num_graphs() - before[2], num_skips() - before[3]
+    record.num_graphs, record.num_skips = map(sub, compile_counts(), compiled)
     if block_inputs:
         gpus = [x.device for x in block_inputs[:1] if x.is_cuda]
         # Later micro-batches of the step must draw what they would have drawn without this.
@@ -293,16 +294,12 @@ def _ancestors(event: Operation | FunctionEvent) -> Iterator[Operation | Functio
         outer = outer.cpu_parent
 
 
-def num_graphs() -> int:
-    """Graphs that were compiled in this process so far."""
-    return _counted("stats", "unique_graphs")
-
-
-def num_skips() -> int:
-    """Times that CUDA graphs were asked for in this process so far and Inductor went without, which it only logs."""
-    return _counted("inductor", "cudagraph_skips")
-
-
-def _counted(kind: str, name: str) -> int:
+def compile_counts() -> tuple[int, int]:
+    """Of this process so far: graphs that were compiled, and times that Inductor went without the CUDA graphs that were
+    asked for, which it only logs."""
     loaded = sys.modules.get("torch._dynamo.utils")
-    return int(loaded.counters[kind][name]) if loaded else 0
+    return (
+        (loaded.counters["stats"]["unique_graphs"], loaded.counters["inductor"]["cudagraph_skips"])
+        if loaded
+        else (0, 0)
+    )
