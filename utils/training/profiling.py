@@ -42,24 +42,13 @@ def profiled_steps(folder: Path, num_steps: int) -> Iterator[Callable[[], None]]
             share = times[op] / sum(times.values())
             log.info("%-50s %7d calls %9.1f ms %6.1f%%", op.key[:50], op.count, times[op] / 1e3, 100 * share)
 
-    # Begun after the first step, whose operations prove the switches: two profilers exclude each other.
-    trace = profile(schedule=lambda step: ProfilerAction.RECORD, on_trace_ready=write, acc_events=True)
-    num_done = 0
+    def action(step: int) -> ProfilerAction:
+        # Not in the first step, whose operations prove the switches: two profilers exclude each other.
+        if not 0 < step <= num_steps:
+            return ProfilerAction.NONE
+        return ProfilerAction.RECORD_AND_SAVE if step == num_steps else ProfilerAction.RECORD
 
-    def step_done() -> None:
-        nonlocal num_done
-        if num_done == 0:
-            trace.start()
-        elif num_done == num_steps:
-            trace.stop()
-        elif num_done < num_steps:
-            trace.step()
-        num_done += 1
-
-    try:
-        yield step_done
-    finally:
-        if 0 < num_done <= num_steps:
-            trace.stop()
-    if num_done < 2:
+    with profile(schedule=action, on_trace_ready=write, acc_events=True) as trace:
+        yield trace.step
+    if trace.step_num < 2:
         log.warning("no steps were profiled: the run took only one")
