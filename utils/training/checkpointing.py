@@ -1,6 +1,5 @@
 """A run's state, when and how it is saved, and putting the run back where it was when a checkpoint was written."""
 
-import logging
 import math
 import time
 from dataclasses import asdict, dataclass, field, fields
@@ -27,8 +26,6 @@ from utils.training.samples import SampleWorker
 from utils.training.switches.optim import extend_schedule, optimizer_tensors
 from utils.training.trainer import Trainer
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(kw_only=True)
 class RunState:
@@ -43,12 +40,12 @@ class RunState:
     """Loss of each step of this epoch."""
     epoch_losses: list[float] = field(default_factory=list)
     """Mean training loss of each epoch."""
-    best_loss: float = float("inf")
+    best_loss: float = math.inf
     """Lowest evaluation loss."""
     evals_without_gain: int = 0
     """Evaluations in a row that were no better."""
-    first_loss: float = float("nan")
-    last_loss: float = float("nan")
+    first_loss: float = math.nan
+    last_loss: float = math.nan
     candidate: list[float] | None = None
     """Step and evaluation loss of the newest weights that are better than the best on the disk."""
 
@@ -149,15 +146,6 @@ def require_saved(services: Services) -> None:
             if services.checkpoints.last()
             else f"{failure.fix}, then start the run again",
         ) from failure
-
-
-def finish_saving(services: Services) -> None:
-    """Let a save in progress end: it is the newest checkpoint of a run that failed."""
-    try:
-        services.saver.finish()
-    except Exception:
-        # What ended the run is on its way to the user.
-        log.exception("the last save failed")
 
 
 def files_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensors]:

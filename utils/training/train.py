@@ -30,7 +30,7 @@ from utils.performance_utils.tracker import PerformanceTracker, PhaseClock, timi
 from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import Checkpoints
-from utils.runs.layout import BASE_FOLDER, MODEL_FILE, REFERENCE_FILE
+from utils.runs.layout import MODEL_FILE
 from utils.runs.log import RunLog
 from utils.runs.loggers import find_loggers
 from utils.runs.saver import Saver
@@ -39,7 +39,6 @@ from utils.training.best_by_speech import choose_best
 from utils.training.checkpointing import (
     RunState,
     Services,
-    finish_saving,
     is_save_due,
     require_saved,
     resume_run,
@@ -83,11 +82,6 @@ class TrainResult:
     """runs/<id>/."""
     checkpoint: Path
     """GPT weights of the best checkpoint; of the last step when the run was stopped before its first evaluation."""
-    config: Path
-    vocab: Path
-    speakers: Path
-    reference: Path
-    """The longest training clip: what the exported model speaks like."""
     settings: TrainConfig
     """As they were applied, open ones filled in."""
     sources: dict[str, str]
@@ -363,7 +357,7 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
         # Evaluate: losses over the evaluation set, whose weights may become the best.
         losses = evaluate(state, services)
         # Before the first step that was not skipped there is nothing to log.
-        if services.trainer.optimizations.reported:
+        if trainer.optimizations.reported:
             log_switches(services)
         if losses is None:
             return "signal"
@@ -511,7 +505,11 @@ def _failure_logged(services: Services) -> Iterator[None]:
         _write_end(services, "stopped", signal=services.stop.number)
         raise
     except BaseException as error:
-        finish_saving(services)
+        try:
+            # A save in progress is the newest checkpoint of the run.
+            services.saver.finish()
+        except Exception:
+            log.exception("the last save failed")
         message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         _write_end(services, "failed", error=message)
         raise
@@ -537,16 +535,12 @@ def _write_end(services: Services, kind: str, **fields: object) -> None:
 
 
 def _summarize(state: RunState, services: Services, ended: End) -> TrainResult:
-    plan, data, folder = services.plan, services.data, services.folder
+    plan, data = services.plan, services.data
     best = services.checkpoints.best() or services.checkpoints.last()
     assert best is not None, "a run ends after an epoch's evaluation or with a checkpoint"
     return TrainResult(
-        folder=folder,
+        folder=services.folder,
         checkpoint=best / MODEL_FILE,
-        config=folder / BASE_FOLDER / "config.json",
-        vocab=folder / BASE_FOLDER / "vocab.json",
-        speakers=folder / BASE_FOLDER / "speakers_xtts.pth",
-        reference=folder / REFERENCE_FILE,
         settings=plan.config,
         sources=plan.sources,
         num_steps=services.trainer.num_steps,

@@ -21,6 +21,7 @@ from utils.errors import UserError, disk_errors
 from utils.jobs.json_lines import Replies
 from utils.jobs.stop import STOP_TIMEOUT_S
 from utils.project.paths import Project
+from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
 
 
 class LogReplies(logging.Handler):
@@ -95,8 +96,10 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
     from utils.training.train import fine_tune
 
     result = fine_tune(config, project=project, progress=progress)
-    paths = {name: str(getattr(result, name)) for name in ("speakers", "config", "checkpoint", "vocab", "reference")}
-    return {**paths, "folder": str(result.folder), "stop_signal": result.stop_signal}
+    names = {"speakers": "speakers_xtts.pth", "config": "config.json", "vocab": "vocab.json"}
+    paths = {name: result.folder / BASE_FOLDER / file for name, file in names.items()}
+    paths |= {"folder": result.folder, "checkpoint": result.checkpoint, "reference": result.folder / REFERENCE_FILE}
+    return {name: str(path) for name, path in paths.items()} | {"stop_signal": result.stop_signal}
 
 
 def _heed_input(pipe: int, parent: int) -> None:
