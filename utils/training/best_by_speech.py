@@ -76,13 +76,9 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
             )
         services.log.write("speech_scores", scores=[], best=None, reason=answer["reason"], **spent)
         return
-    losses = {e["step"]: number_of(e, "loss") for e in read_events(folder / "events.jsonl", kind="eval")}
-
-    def rank(score: dict[str, Any]) -> tuple[float, float]:
-        loss = losses.get(score["step"])
-        return score["score"], -math.inf if loss is None else -loss
-
-    winner = max(answer["scores"], key=rank)["step"]
+    evals = list(read_events(folder / "events.jsonl", kind="eval"))
+    losses = {event["step"]: loss for event in evals if (loss := number_of(event, "loss")) is not None}
+    winner = max(answer["scores"], key=lambda one: (one["score"], -losses.get(one["step"], math.inf)))["step"]
     chosen = next(one for one in candidates if one.step == winner)
     services.log.write(
         "speech_scores",
