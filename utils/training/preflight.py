@@ -141,8 +141,7 @@ def _warm_up(trainer: Trainer, groups: Iterator[list[Batch]], steps: int) -> Non
 
 def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, observed: dict[str, Any]) -> Measurement:
     on_gpu = trainer.device.type == "cuda"
-    if on_gpu:
-        torch.cuda.synchronize()
+    finish_s(on_gpu=on_gpu)
     times, waits, batches, loss = [], [], [], 0.0
     begin_cpu = time.process_time()
     for _ in range(steps):
@@ -297,8 +296,8 @@ def _combinations(config: TrainConfig) -> Iterator[dict[str, Any]]:
 
 def _row(name: str, config: TrainConfig, audio_s: float) -> PreflightRow:
     measured = measure_apart(config, warmup=WARMUP, steps=STEPS)
-    seconds = None if measured.fault else (config.num_epochs or 1) * audio_s / measured.audio_per_second
-    return PreflightRow(name=name, config=config, measured=measured, hours=None if seconds is None else seconds / 3600)
+    hours = None if measured.fault else (config.num_epochs or 1) * audio_s / measured.audio_per_second / 3_600
+    return PreflightRow(name=name, config=config, measured=measured, hours=hours)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,6 @@ MAX_IN_A_ROW = 10
 """This many steps without a usable gradient are no accident."""
 NUM_NAMED = 8
 """Clips named in a message at most."""
-Warn = Callable[..., None]
-"""Reports what did not stop the run; see `RunLog.warn`."""
 
 
 @dataclass(eq=False)
@@ -43,8 +41,8 @@ class Recovery:
     _: KW_ONLY
     split_train: SplitBatch
     split_eval: SplitBatch
-    warn: Warn
-    """Called with what was changed."""
+    warn: Callable[..., None]
+    """Called with what was changed; see `RunLog.warn`."""
     resume_command: str = RESUME
     """Continues the run, for the advice."""
     max_clips: int | None = None

@@ -243,9 +243,10 @@ def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog
     """
     assert config.language and config.eval_csv
     sentences = list[str]()
-    if run_log.events is not None and config.sample_text is not None:
+    if config.sample_text is not None:
         sentences = list(filter(None, map(str.strip, config.sample_text.split("|"))))
-    elif run_log.events is not None and base.can_speak:
+    elif base.can_speak:
         # One that the voice has a recording of.
         sentences = [next(iter_manifest(config.eval_csv)).text]
-    return SampleWorker(folder, sentences, language=config.language, events=run_log)
+    spoken = sentences if run_log.events is not None else []
+    return SampleWorker(folder, spoken, language=config.language, events=run_log)

@@ -236,8 +236,7 @@ class Trainer:
         if self.accelerator.num_processes == 1:
             return [float(number) for number in numbers]
         tensor = torch.tensor(numbers, dtype=torch.float32, device=self.device)
-        summed: list[float] = self.accelerator.reduce(tensor, reduction="sum").tolist()
-        return summed
+        return list(self.accelerator.reduce(tensor, reduction="sum").tolist())
 
     def any_process(self, *flags: bool) -> list[bool]:
         """For each flag whether it is set in any process, so that all do the same next."""

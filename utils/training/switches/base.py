@@ -118,7 +118,7 @@ def state_of(switch: Switch, asked: Any, seen: Seen, off: str | None) -> dict[st
 
 def behavior_of(switch: Switch) -> Behavior:
     """What a switch does."""
-    module, _, name = switch.behavior.partition(":")
+    module, name = switch.behavior.split(":")
     found: Behavior = getattr(import_module(module), name)
     return found
 

@@ -68,12 +68,8 @@ def _cpu_problem() -> str | None:
     return None
 
 
-def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> int:
-    """Compile each block in place at its first call; names of weights stay.
-
-    Returns:
-        The number of blocks.
-    """
+def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> None:
+    """Compile each block in place at its first call; names of weights stay."""
     import torch._dynamo
 
     # What an earlier run in this process compiled would hide whether this one does, and count against its shapes.
@@ -81,10 +77,8 @@ def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> int:
     torch._dynamo.config.recompile_limit = MAX_SHAPES
     # Otherwise what is beyond the limit runs uncompiled without a word.
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    blocks = list(_blocks(gpt))
-    for block in blocks:
+    for block in _blocks(gpt):
         block.compile(mode=None if mode == "default" else mode)
-    return len(blocks)
 
 
 def uncompile_blocks(gpt: XttsGpt) -> None:

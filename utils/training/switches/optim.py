@@ -146,10 +146,10 @@ def make_optimizer(model: nn.Module, *, learning_rate: float, weight_decay: floa
             AdamW8bit, PagedAdamW and PagedAdamW8bit are bitsandbytes': moments in 8 bits, or in memory that moves to
             the machine's when the GPU is full.
     """
-    groups, betas = _groups(model, weight_decay), BETAS
+    groups = _groups(model, weight_decay)
     if kind == "AdamW":
-        return AdamW(groups, lr=learning_rate, betas=betas, eps=EPS, fused=True)
-    made: Optimizer = getattr(import_module("bitsandbytes.optim"), kind)(groups, lr=learning_rate, betas=betas, eps=EPS)
+        return AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=True)
+    made: Optimizer = getattr(import_module("bitsandbytes.optim"), kind)(groups, lr=learning_rate, betas=BETAS, eps=EPS)
     return made
 
 
