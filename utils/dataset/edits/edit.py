@@ -42,17 +42,6 @@ _reports: dict[Path, tuple[FileState, Report]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class UndoneEdit:
-    """What `undo` took back."""
-
-    kind: EditKind
-    clips: tuple[str, ...]
-    """Paths of their wavs below the dataset folder."""
-    left: int
-    """Edits before it that can still be undone."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class FixConfig(Config):
     """Fix one clip of a dataset."""
 
@@ -220,7 +209,7 @@ def restore(project: Project, *clips: str) -> None:
         _change(project, tables, places, kind="restored")
 
 
-def undo(project: Project) -> UndoneEdit:
+def undo(project: Project) -> Edit:
     """Take back the last edit that `save_text`, `exclude` or `restore` made; the last 20 can be, one by one.
 
     Raises:
@@ -245,7 +234,7 @@ def undo(project: Project) -> UndoneEdit:
         _keep_words(project, leaving)
         _write_places(project, tables, {clip: before for clip, (before, _) in last.clips.items()})
         save_edits(project.dataset, edits)
-        return UndoneEdit(kind=last.kind, clips=tuple(last.clips), left=len(edits))
+        return last
 
 
 def num_undoable(project: Project) -> int:
