@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -94,17 +93,6 @@ _OFFSET = -0.691
 _CHANNEL_GAINS = (1.0, 1.0, 1.0, 1.41, 1.41)
 
 
-class LoudnessResult(NamedTuple):
-    """A sound at the wanted loudness."""
-
-    wav: Tensor
-    """[C, T]."""
-    gain_db: float
-    """Amplification."""
-    loudness: float
-    """After it, in LUFS."""
-
-
 def loudness(wav: Tensor, sample_rate: int) -> float:
     """Integrated loudness in LUFS; -inf where nothing is louder than the gate of -70 LUFS.
 
@@ -117,7 +105,7 @@ def loudness(wav: Tensor, sample_rate: int) -> float:
     return _gated(_block_powers(wav, sample_rate))
 
 
-def normalize_loudness(wav: Tensor, sample_rate: int, target: float) -> LoudnessResult:
+def normalize_loudness(wav: Tensor, sample_rate: int, target: float) -> tuple[Tensor, float, float]:
     """Speech at the wanted loudness, or as near to it as its peaks allow: nothing is limited or clipped.
 
     Args:
@@ -126,17 +114,17 @@ def normalize_loudness(wav: Tensor, sample_rate: int, target: float) -> Loudness
         target: in LUFS.
 
     Returns:
-        The audio and the gain that was applied; silence is returned as it was, with 0.
+        The audio, the gain that was applied in dB, and the loudness after it in LUFS; silence as it was, with 0.
     """
     powers = _block_powers(wav, sample_rate)
     measured = _gated(powers)
     peak = float(np.abs(wav.numpy()).max())
     if not math.isfinite(measured) or peak == 0:
-        return LoudnessResult(wav, 0.0, measured)
+        return wav, 0.0, measured
     # A peak that is above the ceiling already is no reason to make a quiet target louder or quieter than asked for.
     gain = min(10 ** ((target - measured) / 20), max(CEILING / peak, 1e-6))
     # Amplified blocks may pass the absolute gate, so the loudness after is not always the one before plus the gain.
-    return LoudnessResult(wav * gain, 20 * math.log10(gain), _gated(powers * gain**2))
+    return wav * gain, 20 * math.log10(gain), _gated(powers * gain**2)
 
 
 def _block_powers(wav: Tensor, sample_rate: int) -> NDArray[np.float64]:

@@ -29,18 +29,6 @@ class VoiceMeasures:
     """Long-term average of each mel band in dB, mean 0, [K]."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """How far two voices are apart."""
-
-    pitch: float
-    """Between the median pitches, in semitones."""
-    pitch_range: float
-    """Between the ranges, in semitones."""
-    spectrum: float
-    """Between the long-term spectra, root mean square in dB."""
-
-
 def sound_of(wav: Tensor) -> VoiceMeasures:
     """Pitch and spectrum of speech, [1, N]."""
     voiced = pitches(wav)
@@ -55,13 +43,16 @@ def sound_of(wav: Tensor) -> VoiceMeasures:
     )
 
 
-def difference(one: VoiceMeasures, other: VoiceMeasures) -> Difference:
-    """How far two voices are apart; not a number where one of them is not voiced."""
-    return Difference(
-        pitch=float(abs(12 * np.log2(one.pitch_hz / other.pitch_hz))),
-        pitch_range=abs(one.pitch_range - other.pitch_range),
-        spectrum=float(np.sqrt(((one.spectrum - other.spectrum) ** 2).mean())),
-    )
+def difference(one: VoiceMeasures, other: VoiceMeasures) -> dict[str, float]:
+    """How far two voices are apart: median pitch and its range in semitones, spectrum in dB (root mean square).
+
+    Pitches are not numbers where a voice is not voiced.
+    """
+    return {
+        "pitch": float(abs(12 * np.log2(one.pitch_hz / other.pitch_hz))),
+        "pitch_range": abs(one.pitch_range - other.pitch_range),
+        "spectrum": float(np.sqrt(((one.spectrum - other.spectrum) ** 2).mean())),
+    }
 
 
 def pitches(wav: Tensor) -> NDArray[np.float64]:

@@ -133,7 +133,7 @@ def score_model(
                 mcd_db=distortion(inner, trimmed(sentence.reference)),
                 cosine=_cosine(embed, inner, own_voice),
                 second_cosine=_cosine(second_embed, inner, own_second),
-                **vars(difference(sound_of(wav), own_sound)),
+                **difference(sound_of(wav), own_sound),
                 duration_ratio=_seconds(wav) / _seconds(sentence.reference),
                 defects=defects.names,
             )
