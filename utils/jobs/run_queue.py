@@ -74,23 +74,17 @@ def enqueue(project: Project, config: TrainConfig) -> QueuedRun:
     return run
 
 
-def dequeue(project: Project, name: str) -> bool:
-    """Remove a run; False when it had started, or was removed elsewhere."""
+def dequeue(project: Project, name: str) -> None:
+    """Remove a run, unless it has started or was removed elsewhere."""
     with _changing(project) as runs:
-        kept = [run for run in runs if run.name != name]
-        is_removed = len(kept) < len(runs)
-        runs[:] = kept
-    return is_removed
+        runs[:] = [run for run in runs if run.name != name]
 
 
-def move(project: Project, name: str, by: int) -> bool:
-    """Move a run nearer to the front (-1) or to the end (1); False when it does not wait any more."""
+def move(project: Project, name: str, by: int) -> None:
+    """Move a run nearer to the front (-1) or to the end (1), if it still waits."""
     with _changing(project) as runs:
-        at = next((number for number, run in enumerate(runs) if run.name == name), None)
-        if at is None:
-            return False
-        runs.insert(max(0, at + by), runs.pop(at))
-    return True
+        for at in [number for number, run in enumerate(runs) if run.name == name]:
+            runs.insert(max(0, at + by), runs.pop(at))
 
 
 def start_next(project: Project, start: Start) -> str | None:
