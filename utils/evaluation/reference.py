@@ -83,16 +83,16 @@ def say(text: str, voice: ReferenceVoice) -> Tensor:
     return resample(torch.from_numpy(wav)[None], rate, RATE)
 
 
-def near_misses(text: str, others: Sequence[str], *, count: int = NUM_NEAR_MISSES) -> list[str]:
+def near_misses(text: str, others: Sequence[str]) -> list[str]:
     """The text with a fifth of its words, at least one, swapped for words of other sentences.
 
     Args:
         text: at least one word.
         others: sentences to take words from.
-        count: how many variants; all differ from the text and, where the words allow it, from each other.
 
     Returns:
-        The variants, the same ones each time; none when the other sentences hold no other word.
+        NUM_NEAR_MISSES variants, different ones where the words allow it, the same each time; none when the other
+        sentences hold no other word.
     """
     spans = _word_spans(text)
     words = [text[start:end] for start, end in spans]
@@ -106,7 +106,7 @@ def near_misses(text: str, others: Sequence[str], *, count: int = NUM_NEAR_MISSE
     variants: list[str] = []
     # Places are dealt like cards: together the variants put every word to the test, each about once.
     deck: list[int] = []
-    for _ in range(20 * count):
+    for _ in range(20 * NUM_NEAR_MISSES):
         if len(deck) < num_swapped:
             deck = rng.sample(range(len(words)), len(words))
         places, deck = deck[:num_swapped], deck[num_swapped:]
@@ -114,7 +114,7 @@ def near_misses(text: str, others: Sequence[str], *, count: int = NUM_NEAR_MISSE
         variant = _replaced(text, swapped)
         if variant not in variants:
             variants.append(variant)
-        if len(variants) == count:
+        if len(variants) == NUM_NEAR_MISSES:
             break
     return variants
 
