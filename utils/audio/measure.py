@@ -187,7 +187,9 @@ def fingerprint(wav: Tensor, sample_rate: int, levels: NDArray[np.float64] | Non
     """
     size, stretches = 512, FINGERPRINT[1]
     levels = frame_levels(wav, sample_rate) if levels is None else levels
-    wav = torch.nn.functional.pad(_core(wav, sample_rate, levels), (0, size))
+    # From the first to the last frame within 25 dB of the loudest: noise hardly moves where that begins.
+    loud, hop = np.flatnonzero(levels >= np.percentile(levels, 95) - 25), round(0.01 * sample_rate)
+    wav = torch.nn.functional.pad(wav[:, int(loud[0]) * hop : (int(loud[-1]) + 2) * hop], (0, size))
     spectrum = power_spectrogram(wav, torch.hann_window(size), size // 2)[0]
     mel = _mel_filters(sample_rate, size).T @ spectrum
     pooled = torch.nn.functional.adaptive_avg_pool1d(mel[None], stretches)[0]
@@ -200,13 +202,6 @@ def fingerprint(wav: Tensor, sample_rate: int, levels: NDArray[np.float64] | Non
 @lru_cache(maxsize=4)
 def _mel_filters(sample_rate: int, size: int) -> Tensor:
     return functional.melscale_fbanks(size // 2 + 1, 100.0, 3_800.0, FINGERPRINT[0], sample_rate)
-
-
-def _core(wav: Tensor, sample_rate: int, levels: NDArray[np.float64]) -> Tensor:
-    """From the first to the last frame within 25 dB of the loudest: noise hardly moves where that begins."""
-    loud = np.flatnonzero(levels >= np.percentile(levels, 95) - 25)
-    hop = round(0.01 * sample_rate)
-    return wav[:, int(loud[0]) * hop : (int(loud[-1]) + 2) * hop]
 
 
 def _in_runs(flat: NDArray[np.bool_]) -> NDArray[np.bool_]:

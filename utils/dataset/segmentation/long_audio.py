@@ -117,20 +117,17 @@ def _pieces(audio: Path, pauses: Sequence[Pause]) -> Iterator[tuple[float, NDArr
         speech, state = vad(block, state)
         waiting, probabilities = torch.cat([waiting, block], dim=1), torch.cat([probabilities, speech])
         while waiting.shape[1] >= _PIECE_S * VAD_RATE:
+            # In the longest pause of the piece's second half, or at its end where there is none.
+            possible = [pause for pause in pauses if begin_s + _PIECE_S / 2 < pause.middle_s < begin_s + _PIECE_S]
+            best = max(possible, key=lambda pause: pause.seconds, default=None)
+            length_s = _PIECE_S if best is None else best.middle_s - begin_s
             # Whole frames, so that sound and voice activity stay side by side.
-            count = round((_cut_at(begin_s, pauses) - begin_s) * VAD_RATE / FRAME)
+            count = round(length_s * VAD_RATE / FRAME)
             yield from _spoken(begin_s, waiting[:, : count * FRAME], probabilities[:count])
             waiting, probabilities = waiting[:, count * FRAME :], probabilities[count:]
             begin_s += count * FRAME / VAD_RATE
     if waiting.shape[1]:
         yield from _spoken(begin_s, waiting, probabilities)
-
-
-def _cut_at(begin_s: float, pauses: Sequence[Pause]) -> float:
-    """Where to cut: in the longest pause of the second half of a piece, or at its end where there is none."""
-    possible = [pause for pause in pauses if begin_s + _PIECE_S / 2 < pause.middle_s < begin_s + _PIECE_S]
-    best = max(possible, key=lambda pause: pause.seconds, default=None)
-    return begin_s + _PIECE_S if best is None else best.middle_s
 
 
 def _spoken(begin_s: float, wav: torch.Tensor, speech: torch.Tensor) -> Iterator[tuple[float, NDArray[np.float32]]]:

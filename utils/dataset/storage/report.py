@@ -289,7 +289,10 @@ class Report:
         """
         try:
             # Each clip as soon as it is read: 50,000 take 100 MB more as plain values.
-            content = json.loads(path.read_text(encoding="utf-8"), object_hook=_clip_or_values)
+            content = json.loads(
+                path.read_text(encoding="utf-8"),
+                object_hook=lambda one: ClipReport.load(one) if one.keys() >= {"source", "status"} else one,
+            )
             clips = content["clips"]
             if not all(isinstance(clip, ClipReport) for clip in clips):
                 raise TypeError("clips lack their source or status")
@@ -349,10 +352,6 @@ class Report:
             if len(found) > _SHOWN:
                 lines.append(f"  and {len(found) - _SHOWN} more, all in report.json")
         return "\n".join(lines)
-
-
-def _clip_or_values(values: dict[str, Any]) -> ClipReport | dict[str, Any]:
-    return ClipReport.load(values) if values.keys() >= {"source", "status"} else values
 
 
 def as_edited(clips: Sequence[ClipReport], rows: Mapping[str, MetadataRow]) -> list[ClipReport]:
