@@ -53,6 +53,7 @@ BEFORE = {
 REFUSED = {
     "--transcriber": "error: ",
     "--resume last": "has finished its",
+    "--keep-languages": "names no prepared dataset",
     "--voice ben": "has no exported model yet",
 }
 """What only runs where something else is: weights that are downloaded, a stopped run, hours of work. It must say so."""

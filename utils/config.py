@@ -45,6 +45,9 @@ class TrainConfig(Config):
     """Training clips; the project's metadata_train.csv when not given."""
     eval_csv: Path | None = None
     """Evaluation clips; the project's metadata_eval.csv when not given."""
+    keep_languages: str | None = None
+    """Prepared projects in other languages, FOLDER or FOLDER:SHARE with commas between: this share of an epoch's clips
+    (0.1 when not given) is drawn from each, so that the base loses less of what else it speaks."""
     num_epochs: int | None = None
     """Passes over the training clips; the base's default when not given."""
     batch_size: int = 4

@@ -17,6 +17,7 @@ from utils.runs.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume
 from utils.runs.loggers import find_loggers
 from utils.training.data.base import language_base, starting_base, what_was_added
 from utils.training.data.clip_list import limits_of
+from utils.training.data.kept import kept_languages
 
 logger = logging.getLogger(__name__)
 CODE_UNIT = "a code is 1024 samples or 4 mel frames"
@@ -46,7 +47,16 @@ FREE = (
 """Settings a resumed run may be given again without more ado: the steps it takes stay the same, or there are more."""
 FIXED = ("base", "lora_rank")
 """Settings that say what is trained: a run with others is another run."""
-BOUND = ("batch_size", "batch_tokens", "seed", "train_csv", "language", "max_audio_length", "max_text_length")
+BOUND = (
+    "batch_size",
+    "batch_tokens",
+    "seed",
+    "train_csv",
+    "keep_languages",
+    "language",
+    "max_audio_length",
+    "max_text_length",
+)
 """Settings that decide which clips form which batch: an epoch that was begun with others has to begin again."""
 LORA_RATE, LORA_MOST = 10, 1e-3
 """With LoRA a learning rate that was not given is this many times the base's own, up to a limit.
@@ -136,6 +146,7 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
         eval_csv=config.eval_csv or project.eval_csv,
         **{name: value for name, value in _defaults(config, base).items() if getattr(config, name) is None},
     )
+    kept_languages(settled, base)
     raise_problems(limits_of(settled).problems(base.gpt_shape()), where=f"base {base.name}")
     assert settled.max_audio_length
     # More codes than the longest clip has would only be padding.

@@ -50,6 +50,7 @@ LABELS = {
     "conditioning": _("Conditioning clip"),
     "checkpoint_minutes": _("Checkpoint every (minutes)"),
     "keep_checkpoints": _("Older checkpoints to keep"),
+    "keep_languages": _("Projects of other languages to keep"),
     "max_hours": _("Time limit (hours)"),
     "best_by": _("Best checkpoint by"),
     "prefetch_factor": _("Prefetch factor"),

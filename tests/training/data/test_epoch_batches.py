@@ -75,3 +75,20 @@ def test_plans_never_change(settings: dict, plan: str, own: str) -> None:
     clips = [[clip for _, clip in batch] for epoch in (0, 3) for batch in batches.epoch(epoch, start=start)]
     assert batches.plan_of(3) == plan
     assert hashlib.sha256(json.dumps(clips).encode()).hexdigest()[:16] == own
+
+
+@pytest.mark.parametrize("settings", [{}, {"balanced": True}, {"max_tokens": 4_000}])
+def test_groups_are_drawn_from_anew_in_each_epoch_and_all_else_comes_once(settings: dict) -> None:
+    lengths = np.random.default_rng(7).integers(60, 700, 160)
+    drawn = ((100, 140, 10), (140, 160, 20))
+    batches = EpochBatches(lengths, 4, seed=1, drawn=drawn, **settings)
+    epochs = [sorted(chain.from_iterable(batches.everywhere(epoch))) for epoch in range(12)]
+    for clips in epochs:
+        assert len(set(clips)) == len(clips) == batches.num_clips == 130
+        assert [clip for clip in clips if clip not in range(100, 140)] == [*range(100), *range(140, 160)]
+    assert epochs[0] != epochs[1] and len(set(chain.from_iterable(epochs))) > 155
+    again = EpochBatches(lengths, 4, seed=1, drawn=drawn, **settings)
+    assert again.everywhere(3) == batches.everywhere(3) and len(again.everywhere(3)) == batches.count(3)
+    assert EpochBatches(lengths, 4, seed=1, drawn=[(120, 160, 40)], **settings).plan_of(3) == (
+        EpochBatches(lengths, 4, seed=1, **settings).plan_of(3)
+    )

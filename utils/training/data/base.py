@@ -17,6 +17,7 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import MODEL_FILE, ModelRef
 from utils.text.languages import AMHARIC, language_token
+from utils.training.data.kept import kept_languages
 
 log = logging.getLogger(__name__)
 
@@ -117,12 +118,14 @@ def what_was_added(chosen: Base, base: Base) -> str | None:
 
 def other_languages(config: TrainConfig, base: Base) -> str:
     """For people: what a run of all weights in one language may cost a base that speaks several; empty for others."""
-    others = [code for code in base.tokenizer().languages if code != config.language]
+    kept = {config.language, *(one.language for one in kept_languages(config, base))}
+    others = [code for code in base.tokenizer().languages if code not in kept]
     if len(others) < 2 or config.lora_rank or not base.can_speak:
         return ""
     return (
-        f"{base.name} reads {len(others)} languages besides {config.language}; training all weights on one may cost it "
-        "the others: --lora-rank 32 changes fewer weights"
+        f"{base.name} reads {len(others)} languages besides {' and '.join(sorted(map(str, kept)))}; training all "
+        f"weights on {'one' if len(kept) == 1 else 'these'} may cost it the others: --lora-rank 32 changes fewer "
+        "weights, --keep-languages FOLDER mixes in clips of others"
     )
 
 

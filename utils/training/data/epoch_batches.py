@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
@@ -20,7 +20,7 @@ LENGTH_JITTER = 0.15
 Place = tuple[int, int]
 """(epoch, clip): all that a sample's randomness depends on, beside the seed."""
 BatchPlan = list[list[int]]
-"""The clips of an epoch's batches, each clip once."""
+"""The clips of an epoch's batches, each clip once at most."""
 
 
 class EpochBatches:
@@ -34,6 +34,7 @@ class EpochBatches:
         seed: of the shuffle; None keeps the order, and counts clips.
         balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
             Otherwise clips of like length come together: rows of their own then need little padding.
+        drawn: groups of clips of which an epoch takes a part: the first, the one after the last, how many are taken.
         rank, world: this process and their number; each takes every `world`-th batch, and all get equally many. The
             order of the batches does not depend on it.
     """
@@ -46,13 +47,16 @@ class EpochBatches:
         seed: int | None,
         max_tokens: int = 0,
         balanced: bool = False,
+        drawn: Sequence[tuple[int, int, int]] = (),
         rank: int = 0,
         world: int = 1,
     ) -> None:
         self.lengths = np.asarray(lengths)
         self.batch_size, self.max_tokens = batch_size, max_tokens
         self.seed, self.balanced = seed, balanced
-        self.rank, self.world = rank, world
+        self.rank, self.world, self.drawn = rank, world, drawn
+        self.num_clips = len(self.lengths) - sum(end - start - taken for start, end, taken in drawn)
+        """Of an epoch."""
         self.count = lru_cache(maxsize=None)(self._count)
         # The present epoch's is asked for again by each checkpoint.
         self.everywhere = lru_cache(maxsize=1)(self._plan)
@@ -60,7 +64,7 @@ class EpochBatches:
 
     def _count(self, number: int) -> int:
         """Batches of an epoch, of all processes; every epoch has as many, unless positions are counted."""
-        return len(self.everywhere(number)) if self.max_tokens else math.ceil(len(self.lengths) / self.batch_size)
+        return len(self.everywhere(number)) if self.max_tokens else math.ceil(self.num_clips / self.batch_size)
 
     def _fingerprint(self, number: int) -> str:
         """16 hex digits of which clips form which batches of an epoch, in which order; checkpoints hold it."""
@@ -76,7 +80,7 @@ class EpochBatches:
     def most_clips(self, num_epochs: int) -> int:
         """Clips of the batch of all epochs that has most."""
         if not self.max_tokens:
-            return min(self.batch_size, len(self.lengths))
+            return min(self.batch_size, self.num_clips)
         return max(map(len, chain.from_iterable(map(self._plan, range(num_epochs)))))
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
@@ -108,6 +112,9 @@ class EpochBatches:
             return _chunks(list(range(count)), size)
         random = np.random.default_rng([self.seed, number])
         order = random.permutation(count).tolist()
+        for start, end, taken in self.drawn:
+            dropped = set([clip for clip in order if start <= clip < end][taken:])
+            order = [clip for clip in order if clip not in dropped]
         blurred = (random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, count) * self.lengths).tolist()
         if self.max_tokens:
             size = max(1, int(self.max_tokens // self.lengths.mean()))

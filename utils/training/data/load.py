@@ -37,6 +37,7 @@ from utils.training.data.clip_list import (
     tokens_of,
 )
 from utils.training.data.codes import AudioFacts, AudioFiles, encode_missing, up_to_silence
+from utils.training.data.kept import kept_languages
 
 BYTES_A_CLIP = 2_400
 """Memory that a clip takes while the table is made, at most: measured, see docs/scaling.md."""
@@ -61,13 +62,17 @@ class TrainingData:
     """{clip, reason} of every clip of both manifests that is not used."""
     audio_bytes: int = 0
     """Size of the training clips' sound, each recording once, as 16-bit samples at 22 050 Hz."""
+    num_own: int | None = None
+    """Training clips of the run's own dataset, all when not given; those of other languages follow."""
+    drawn: Sequence[tuple[int, int, int]] = ()
+    """Of each other language: its first clip, the one after its last, and how many of them an epoch takes."""
     contents: list[str] = field(default_factory=list)
     """Hash of each clip's file, of the training clips and then the others."""
 
     @property
     def longest(self) -> TrainingClip:
-        """The longest training clip: the run's reference recording."""
-        return self.train[self.train.longest]
+        """The longest training clip of the run's own dataset: its reference recording."""
+        return self.train[int(self.train.num_samples[: self.num_own].argmax())]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -121,9 +126,11 @@ def load_data(
         OSError: the disk is full or not writable.
     """
     assert config.train_csv and config.eval_csv and config.language
-    csvs, root = (config.train_csv, config.eval_csv), project.dataset / "codes"
-    tokenizer = base.tokenizer()
-    reading = Reading(tokenizer, tokenizer.check_language(config.language), limits_of(config))
+    kept, root, tokenizer = kept_languages(config, base), project.dataset / "codes", base.tokenizer()
+    own = tokenizer.check_language(config.language)
+    sources = [(config.train_csv, own, "train on"), (config.eval_csv, own, "evaluate with")]
+    sources += [(one.project.train_csv, one.language, f"keep {one.language} with") for one in kept]
+    csvs = [csv for csv, _, _ in sources]
     manifests = _rows(csvs)
     files = AudioFiles(root)
     if accelerator.num_processes > 1:
@@ -135,14 +142,24 @@ def load_data(
         accelerator.wait_for_everyone()
         files = AudioFiles(root)
     dropped, lists = Drops(), list[list[ClipRow]]()
-    for rows, csv, purpose in zip(manifests, csvs, ("train on", "evaluate with"), strict=True):
-        clips, lost = _checked(rows, reading, files, csv.name, progress)
+    for rows, (csv, language, purpose) in zip(manifests, sources, strict=True):
+        clips, lost = _checked(rows, Reading(tokenizer, language, limits_of(config)), files, csv.name, progress)
         if not clips:
             first = f"; the first was dropped because {lost[0]['reason']}" if lost else ""
             what = f"there is no clip to {purpose}{first}"
             raise UserError(what=what, where=str(csv), fix="prepare the dataset again")
         dropped += lost
         lists.append(clips)
+    num_own, drawn = len(lists[0]), list[tuple[int, int, int]]()
+    for one, clips in zip(kept, lists[2:], strict=True):
+        start, share = len(lists[0]), one.share / (1 - sum(each.share for each in kept))
+        # Its speakers are not those of the same names in the dataset.
+        lists[0] += [clip._replace(speaker=f"{one.project.folder}: {clip.speaker}") for clip in clips]
+        drawn.append((start, len(lists[0]), min(len(clips), max(1, round(share * num_own)))))
+        log.info(
+            "an epoch takes %d of %d clips in %s, and %d of its own", drawn[-1][2], len(clips), one.language, num_own
+        )
+    del lists[2:]
     if accelerator.is_main_process:
         files.save()
     hashes = [[files.facts(Path(clip.audio)).content for clip in clips] for clips in lists]
@@ -176,6 +193,8 @@ def load_data(
         train=train,
         evaluate=evaluate,
         dropped=dropped,
+        num_own=num_own,
+        drawn=drawn,
         audio_bytes=2 * sum(lengths.values()),
         contents=[content for contents in hashes for content in contents],
     )

@@ -60,6 +60,7 @@ class Loaders:
             max_tokens=config.batch_tokens,
             seed=config.seed,
             balanced=switches.layout == "packed",
+            drawn=data.drawn,
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
@@ -117,7 +118,7 @@ class Loaders:
         """Clips of an optimizer step, of all processes; with batches by positions on average."""
         if not self._config.batch_tokens:
             return self._config.batch_size * self.batches_per_step
-        return round(len(self._data.train) / self.num_batches(0) * self.batches_per_step)
+        return round(self._batches.num_clips / self.num_batches(0) * self.batches_per_step)
 
     @property
     def batches_per_step(self) -> int:

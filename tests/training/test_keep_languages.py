@@ -1,0 +1,86 @@
+"""Other languages that a run keeps: their clips come as their share of each epoch, read in their own language."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.sounds import make_project
+from tests.training.test_resume import assert_same_end, cut_run
+from tests.training.test_run import config_of
+from utils.bases.find import find_base
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.project.paths import Project
+from utils.runs.log import read_events
+from utils.training.data.base import other_languages
+from utils.training.data.kept import kept_languages
+from utils.training.data.load import load_data
+from utils.training.plan import settle
+from utils.training.switches.optim import make_accelerator
+from utils.training.train import fine_tune
+
+
+@pytest.fixture
+def spanish(tmp_path: Path) -> Project:
+    """Another project in the same output folder, with longer clips of the same speaker's name."""
+    project = make_project(tmp_path, name="spanish", num_train=8)
+    project.language_file.write_text("es", encoding="utf-8")
+    return project
+
+
+def config(project: Project, spanish: Project, share: str = ":0.25", **settings) -> TrainConfig:
+    return config_of(project, keep_languages=f"{spanish.folder}{share}", batch_size=1, **settings)
+
+
+def test_clips_are_read_in_their_language_and_the_reference_is_of_the_dataset(
+    project: Project, spanish: Project
+) -> None:
+    base = find_base("tiny")
+    settled = settle(config(project, spanish), project, base)
+    data = load_data(settled, project, base, make_accelerator("cpu"))
+    assert (data.num_own, len(data.train), data.drawn) == (6, 14, [(6, 14, 2)]) and len(data.evaluate) == 2
+    marks = {clip.tokens[0].item() for clip in data.train[:6]}, {clip.tokens[0].item() for clip in data.train[6:]}
+    codes = [base.tokenizer().token_id(f"[{code}]") for code in ("en", "es")]
+    assert marks == ({codes[0]}, {codes[1]})
+    assert len({clip.speaker for clip in data.train}) == 2, "speakers of one name are not one"
+    assert data.longest.audio.is_relative_to(project.folder)
+    assert data.train[data.train.longest].audio.is_relative_to(spanish.folder)
+
+
+def test_a_run_takes_its_share_each_epoch_and_resumes_as_if_it_had_not_been_cut(
+    project: Project, spanish: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(project, spanish, checkpoint_every=1, num_epochs=2)
+    folder = cut_run(settings, project, "in mid-epoch", monkeypatch)
+    resumed = fine_tune(replace(settings, resume=folder))
+    whole = fine_tune(settings)
+    assert resumed.num_steps == whole.num_steps == 2 * (6 + 2)
+    assert_same_end(folder, whole.folder)
+    (started, *_) = read_events(whole.folder / "events.jsonl", kind="started")
+    assert started["clips"] == 14 and started["total_steps"] == 16
+    with pytest.raises(UserError, match="keep_languages"):
+        fine_tune(replace(settings, keep_languages=f"{spanish.folder}:0.5", resume=folder, num_epochs=3))
+
+
+def test_what_cannot_be_kept_is_refused_before_anything_begins(project: Project, spanish: Project) -> None:
+    base = find_base("tiny")
+    with pytest.raises(UserError, match=r"takes 0\.6 of an epoch"):
+        fine_tune(config(project, spanish, ":0.6"))
+    for wrong in (Project(name="none", output=project.output), Project(name="voice:nan", output=project.output)):
+        with pytest.raises(UserError, match="no prepared dataset"):
+            fine_tune(config(project, wrong, ""))
+    assert not project.runs.exists()
+    two = f"{spanish.folder}:0.2, {spanish.folder}"
+    found = kept_languages(config_of(project, keep_languages=two, language="en"), base)
+    assert [(one.language, one.share) for one in found] == [("es", 0.2), ("es", 0.1)]
+
+
+def test_the_warning_names_those_that_are_not_kept(project: Project, spanish: Project, monkeypatch) -> None:
+    base = find_base("tiny")
+    monkeypatch.setitem(base.about, "speaks", True)
+    alone = other_languages(config_of(project, language="en"), base)
+    assert "16 languages besides en; training all weights on one" in alone and "--lora-rank 32" in alone
+    assert "--keep-languages FOLDER" in alone
+    both = other_languages(config(project, spanish, language="en"), base)
+    assert "15 languages besides en and es; training all weights on these" in both
