@@ -250,7 +250,7 @@ def test_the_server_answers_every_line_of_its_document(hub: dict[str, str], tmp_
                         ["bash", "-c", f"{request} -sS -m 120 -w '%{{http_code}}'"],
                         cwd=clone, env=hub, capture_output=True, text=True, check=True,
                     )  # fmt: skip
-                    assert answer.stdout[-3:] == ("400" if "alloy" in request else "200"), f"{request}\n{answer.stdout}"
+                    assert answer.stdout[-3:] == ("400" if "zoe" in request else "200"), f"{request}\n{answer.stdout}"
                 for _, block in (one for one in blocks if one[0] == "python" and line == start):
                     subprocess.run([sys.executable, "-c", block], cwd=clone, env=hub, check=True)
             finally:
