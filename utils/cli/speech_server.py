@@ -47,15 +47,21 @@ def serve(config: ServerConfig) -> None:
     keys, notice = find_keys(config.api_key, os.environ, config.output.resolve(), make=not is_loopback(config.host))
     if notice:
         print(notice, flush=True)
-    server = build_server(config, keys)
+    host, wyoming = f"[{config.host}]" if ":" in config.host else config.host, None
+    if config.wyoming_port is not None:
+        if keys and not notice:
+            raise UserError(
+                what="an API key is set, which clients of the Wyoming port cannot bring",
+                where="--wyoming-port",
+                fix="start a server without a key for them, at an address that only they reach",
+            )
+        wyoming = _listen(config.host, config.wyoming_port)
+        print(f"Wyoming: tcp://{host}:{wyoming.getsockname()[1]}; whoever reaches it can use it, without a key.")
+    server = build_server(config, keys, wyoming)
     with _listen(config.host, config.port) as listening:
         server.service.start(server.model)
-        port = listening.getsockname()[1]
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        print(
-            f"Listening on http://{host}:{port} with the model {server.model[0]}; Ctrl-C here stops the server.",
-            flush=True,
-        )
+        address = f"http://{host}:{listening.getsockname()[1]}"
+        print(f"Listening on {address} with the model {server.model[0]}; Ctrl-C here stops the server.", flush=True)
         # Service managers end it so; it then leaves as app.py does.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         settings = http_settings(server.application, max_requests=config.max_requests)
@@ -97,7 +103,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise UserError(
             what=f"the server cannot listen at {host}:{port}: {error.strerror or error}",
-            fix="choose another address with --host and --port",
+            fix="choose another address with --host, or another port",
         ) from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # The system drops a connection whose client takes nothing for that long; those accepted inherit it.

@@ -98,7 +98,7 @@ class Synthesizer:
         """The table of words that are said otherwise; no file where there is none."""
         self.key: tuple[Any, ...] = ()
         """Its files as they were when it was loaded: folder and time of the base, and the checkpoint of a run."""
-        self.language = base.about.get("language") or ""
+        self.language = ""
         """What it speaks when nothing else is said; may be empty."""
         self.speakings: list[Any] = []
         """Requests that it speaks; while there are any, it is neither renewed nor unloaded."""

@@ -120,9 +120,7 @@ class ModelCache:
                 )
                 own = [folder / REFERENCE_FILE for folder in (run, base.folder) if folder]
                 model.key, model.own_voice = key, next(filter(Path.is_file, own), own[-1])
-                model.language = base.about.get("language") or ""
-                if run and not model.language:
-                    model.language = Config.read(run / "config.yaml").get("language") or ""
+                model.language = own_language(base, run)
                 log.info("loaded %s on %s in %.1f s", name or source, self.device, time.perf_counter() - begun)
         if self._pronounces:
             model.pronunciations = Path(project or model.base.folder.parent) / PRONUNCIATIONS_FILE
@@ -170,6 +168,16 @@ class ModelCache:
             # After a device error even this fails.
             with suppress(RuntimeError):
                 torch.cuda.empty_cache()
+
+
+def own_language(base: Base, run: Path | None) -> str:
+    """Code of the language that a model speaks where none is named; empty where it has none.
+
+    Args:
+        base: the model, or the base of a run.
+        run: folder of the run.
+    """
+    return base.about.get("language") or (Config.read(run / "config.yaml").get("language") if run else "") or ""
 
 
 def _checkpoint(

@@ -1,5 +1,6 @@
 """The web application: both APIs, health and metrics, behind the guard; and a server made of its settings."""
 
+import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from utils import VERSION
 from utils.jobs.device import require_usable
 from utils.server import openai_routes, xtts_routes
 from utils.server.catalog import find_listed
@@ -18,15 +20,17 @@ from utils.server.metrics import metrics
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
 from utils.server.talk import Desk
+from utils.server.wyoming import answering
 from utils.speech.models import SpeakingModel
 
 
-def create_application(desk: Desk, keys: Sequence[str]) -> FastAPI:
+def create_application(desk: Desk, keys: Sequence[str], wyoming: socket.socket | None = None) -> FastAPI:
     """An ASGI application.
 
     Args:
         desk: takes the requests.
         keys: of which a request must bring one; none is needed where there are none.
+        wyoming: where clients of that protocol connect; None for nowhere.
     """
     service = desk.service
 
@@ -37,7 +41,9 @@ def create_application(desk: Desk, keys: Sequence[str]) -> FastAPI:
 
     application = FastAPI(
         title="XTTS speech server",
+        version=VERSION,
         redoc_url=None,
+        lifespan=lambda _: answering(desk, wyoming),
         middleware=[Middleware(Guard, config=service.config, keys=keys, counts=service.counts)],
         exception_handlers={HTTPException: refuse},
     )
@@ -66,12 +72,13 @@ class SpeechServer(NamedTuple):
     """What speaks where a request names no model, and its id."""
 
 
-def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
+def build_server(config: ServerConfig, keys: Sequence[str], wyoming: socket.socket | None = None) -> SpeechServer:
     """A server as the settings say.
 
     Args:
         config: the settings.
         keys: API keys of which a request must bring one; none is needed where there are none.
+        wyoming: as in `create_application`.
 
     Raises:
         UserError: the device or the model cannot be used.
@@ -80,5 +87,5 @@ def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
     service = SpeechService(config)
     desk = Desk(service)
     model = desk.default_model()
-    application = create_application(desk, keys)
+    application = create_application(desk, keys, wyoming)
     return SpeechServer(application=application, service=service, model=(model, find_listed(service.output, model)))

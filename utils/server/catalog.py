@@ -79,6 +79,18 @@ def model_languages(model: SpeakingModel) -> list[str]:
     return _languages_in(folder, (folder / "vocab.json").stat().st_mtime_ns)
 
 
+def model_language(model: SpeakingModel) -> str:
+    """Code of the language that a model speaks where none is named; empty where it has none.
+
+    Raises:
+        UserError: its files are gone or damaged.
+    """
+    from utils.bases.base import Base
+    from utils.inference.model_cache import own_language
+
+    return own_language(Base(model_folder(model)), Path(model.source) if model.kind == "run" else None)
+
+
 # Both keep what they have read by the file and when it changed.
 
 

@@ -68,7 +68,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
         if name is not None and not isinstance(name, str):
             raise ApiError(400, "The model is not a name; GET /v1/models lists them.", param="model")
         model = await run_in_threadpool(desk.model_id, name)
-        sound = await desk.speak(request, speech_fields(values), model)
+        sound = await desk.speak(request.receive, speech_fields(values), model)
         return sound.events(form) if stream_format == "sse" else await sound.response(form)
 
     @application.get("/v1/audio/models")

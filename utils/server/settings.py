@@ -17,6 +17,8 @@ class ServerConfig(Config):
     """Address to listen on. On any other than loopback, requests must bring an API key."""
     port: int = 8020
     """Port to listen on; 0 takes a free one."""
+    wyoming_port: int | None = None
+    """Port for Home Assistant (Wyoming protocol, which knows no keys), on the same address; 0 takes a free one."""
     output: Path = Path("output")
     """The folder that holds all projects."""
     model: str = ""
@@ -60,7 +62,7 @@ class ServerConfig(Config):
 
 _ONE = ("[1, inf]", "", "1 or more")
 _LIMITS = dict.fromkeys(("slots", "max_requests", "max_characters", "max_upload_mb"), _ONE) | {
-    "port": (f"[0, {MAX_PORT}]", "", f"0 (any free one) to {MAX_PORT}"),
+    **dict.fromkeys(("port", "wyoming_port"), (f"[0, {MAX_PORT}]", "", f"0 (any free one) to {MAX_PORT}")),
     "unload_after": ("[0, inf]", "", "0 (never) or more minutes"),
     "max_model_gb": ("(0, inf]", "", "more than 0"),
 }

@@ -64,11 +64,16 @@ class Desk:
         name = self._aliases.get(name or "", name)
         return self.default_model() if not name or _DATED.sub("", name) in OPENAI_MODELS else name
 
-    async def speak(self, request: Request, values: dict[str, Any], model_id: str) -> "Sound":
+    def voices(self) -> list[str]:
+        """Names of the default model's voices, and of those that were uploaded."""
+        own = model_voices(find_listed(self.service.output, self.default_model()))
+        return list(dict.fromkeys([*own, *self.recordings.recordings()]))
+
+    async def speak(self, receive: Receive, values: dict[str, Any], model_id: str) -> "Sound":
         """Have a text spoken; returns with its first sound.
 
         Args:
-            request: where it came from; when its client goes, the speech ends.
+            receive: gives a message when the client has gone, which ends the speech.
             values: fields of SpeechRequest.
             model_id: who speaks.
 
@@ -89,7 +94,7 @@ class Desk:
         self.service.submit(generation)
         sound = Sound(generation, changed)
         try:
-            await sound.begin(request)
+            await sound.begin(receive)
         except BaseException:
             generation.cancel()
             raise
@@ -164,14 +169,14 @@ class Sound:
         self.generation = generation
         self._changed = changed
 
-    async def begin(self, request: Request) -> None:
+    async def begin(self, receive: Receive) -> None:
         """Return at the first sound, or for speech that is not streamed at its end.
 
         Raises:
             ApiError: it failed before, or the client has gone.
             Exception: whatever the engine says.
         """
-        gone = asyncio.create_task(_until_gone(request))
+        gone = asyncio.create_task(_until_gone(receive))
         try:
             while not self._is_begun():
                 self._changed.clear()
@@ -273,8 +278,8 @@ def _event(content: dict[str, Any]) -> str:
     return f"data: {json.dumps(content)}\n\n"
 
 
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
 
 

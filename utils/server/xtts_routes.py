@@ -17,7 +17,7 @@ from starlette.responses import Response
 from utils.errors import disk_errors
 from utils.files import write_atomic
 from utils.options import SpeechSettings
-from utils.server.catalog import find_listed, model_languages, model_voices
+from utils.server.catalog import find_listed, model_languages
 from utils.server.faults import ApiError
 from utils.server.talk import Desk, read_json
 from utils.speech.voice_library import DEFAULT_VOICE
@@ -86,12 +86,8 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
     output = desk.service.output
     settings = output / SETTINGS_FILE
 
-    def names() -> list[str]:
-        own = model_voices(find_listed(output, desk.default_model()))
-        return list(dict.fromkeys([*own, *desk.recordings.recordings()]))
-
     def speakers() -> list[dict[str, str]]:
-        return [{"name": name, "voice_id": name, "preview_url": ""} for name in names()]
+        return [{"name": name, "voice_id": name, "preview_url": ""} for name in desk.voices()]
 
     def languages() -> dict[str, Any]:
         codes = model_languages(find_listed(output, desk.default_model()))
@@ -121,7 +117,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
         code = None if language == "auto" else NAMED_LANGUAGES.get(language, language)
         wanted = own | {"text": values.get("text"), "voice": voice, "language": code, "stream": stream}
         model = await run_in_threadpool(desk.default_model)
-        return await (await desk.speak(request, wanted, model)).response("wav")
+        return await (await desk.speak(request.receive, wanted, model)).response("wav")
 
     async def to_audio(request: Request) -> Response:
         return await spoken(request, await read_json(request), stream=False)
@@ -131,7 +127,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
 
     handlers: list[tuple[str, Callable[..., Any], str]] = [
         ("/speakers", speakers, "GET"),
-        ("/speakers_list", names, "GET"),
+        ("/speakers_list", desk.voices, "GET"),
         ("/languages", languages, "GET"),
         ("/get_folders", folders, "GET"),
         ("/get_tts_settings", get_settings, "GET"),

@@ -1,0 +1,243 @@
+"""Speech for Home Assistant, asked for by the protocol's own client."""
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncClient
+from wyoming.error import Error
+from wyoming.event import Event, Eventable
+from wyoming.info import Describe, Info
+from wyoming.tts import (
+    Synthesize,
+    SynthesizeChunk,
+    SynthesizeStart,
+    SynthesizeStop,
+    SynthesizeStopped,
+    SynthesizeVoice,
+)
+
+from tests.server.conftest import TEXT, Server, start_server
+from tests.server.test_process import run
+from utils.server.guard import MAX_BODY_BYTES
+from utils.speech.voice_library import VOICES_FOLDER
+
+MOST = 3
+LONG = f"{TEXT} " * 100
+REFERENCE = Path(__file__).parents[2] / "assets" / "starter" / "reference.wav"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    output = tmp_path_factory.mktemp("wyoming")
+    (output / VOICES_FOLDER).mkdir()
+    (output / VOICES_FOLDER / "maría.wav").write_bytes(REFERENCE.read_bytes())
+    flags = ("--wyoming-port", "0", "--max-requests", str(MOST), "--max-characters", "5000")
+    running = start_server(output, "--precision", "fp32", *flags)
+    yield running
+    running.process.terminate()
+    running.process.communicate(timeout=30)
+
+
+def address(server: Server) -> tuple[str, int]:
+    ((host, port),) = re.findall(r"Wyoming: tcp://(.+):(\d+); whoever reaches it can use it", server.said)
+    return host, int(port)
+
+
+def connection(server: Server) -> AsyncClient:
+    return AsyncClient.from_uri("tcp://{}:{}".format(*address(server)))
+
+
+async def until(client: AsyncClient, kind: type[Eventable]) -> list[Event]:
+    """Events to the first one of a kind, or to the connection's end."""
+    events: list[Event] = []
+    while (event := await asyncio.wait_for(client.read_event(), 60)) is not None:
+        events.append(event)
+        if kind.is_type(event.type):
+            break
+    return events
+
+
+async def spoken(server: Server, asked: Eventable) -> list[Event]:
+    async with connection(server) as client:
+        await client.write_event(asked.event())
+        return await until(client, AudioStop)
+
+
+def sound(events: list[Event]) -> bytes:
+    """Samples of a whole answer."""
+    start, *chunks, stop = events
+    assert AudioStart.is_type(start.type) and AudioStop.is_type(stop.type)
+    found = [AudioChunk.from_event(chunk) for chunk in chunks]
+    assert {(one.rate, one.width, one.channels) for one in [*found, AudioStart.from_event(start)]} == {(24_000, 2, 1)}
+    return b"".join(chunk.audio for chunk in found)
+
+
+def fault(events: list[Event]) -> Error:
+    """The error that ended a connection."""
+    (event,) = events
+    assert Error.is_type(event.type)
+    return Error.from_event(event)
+
+
+def test_what_speaks_is_described_with_voices_languages_and_version(server: Server) -> None:
+    async def described() -> Info:
+        async with connection(server) as client:
+            await client.write_event(Describe().event())
+            event = await client.read_event()
+            assert event is not None
+            return Info.from_event(event)
+
+    (program,) = asyncio.run(described()).tts
+    assert program.supports_synthesize_streaming and program.installed and program.description == "starter"
+    assert program.version == re.findall('version = "(.*)"', (REFERENCE.parents[2] / "pyproject.toml").read_text())[0]
+    voices = {voice.name: voice for voice in program.voices}
+    assert next(iter(voices)) == "default" and {"emma", "maría"} < voices.keys()
+    assert all(voice.installed and voice.languages == ["en"] and voice.attribution.name for voice in voices.values())
+
+
+@pytest.mark.parametrize("name", [None, "default", "emma", "maría"])
+def test_a_text_is_streamed_in_a_voice(server: Server, name: str | None) -> None:
+    voice = SynthesizeVoice(name=name) if name else None
+    events = asyncio.run(spoken(server, Synthesize(text=TEXT, voice=voice)))
+    pcm = sound(events)
+    assert 1.0 < len(pcm) / 2 / 24_000 < 10 and max(struct.unpack(f"<{len(pcm) // 2}h", pcm)) > 1_000
+    assert len(events) > 4, "as it comes, not in one piece"
+
+
+def test_a_text_in_parts_is_spoken_by_sentences_before_it_ends(server: Server) -> None:
+    async def conversation() -> tuple[bytes, list[Event]]:
+        async with connection(server) as client:
+            await client.write_event(SynthesizeStart(voice=SynthesizeVoice(name="emma")).event())
+            for part in ("Hello th", "ere. \N{GRINNING FACE} How ", "are you"):
+                await client.write_event(SynthesizeChunk(text=part).event())
+            first = sound(await until(client, AudioStop))
+            # Home Assistant repeats it for servers that know no parts.
+            await client.write_event(Synthesize(text="Hello there. How are you?").event())
+            await client.write_event(SynthesizeChunk(text="?").event())
+            await client.write_event(SynthesizeStop().event())
+            events = await until(client, SynthesizeStopped)
+            # The connection can be used again.
+            await client.write_event(Synthesize(text="Yes.").event())
+            assert sound(await until(client, AudioStop))
+            # A text without words has no sound.
+            await client.write_event(SynthesizeStart().event())
+            await client.write_event(SynthesizeStop().event())
+            assert len(await until(client, SynthesizeStopped)) == 1
+            return first, events
+
+    first, events = asyncio.run(conversation())
+    assert 0.3 < len(first) / 2 / 24_000 < 3 and len(sound(events[:-1])) > 10_000
+
+
+def test_several_clients_are_spoken_to_at_once_and_further_ones_refused(server: Server) -> None:
+    async def busy() -> tuple[list[list[Event]], list[Event]]:
+        texts = [asyncio.create_task(spoken(server, Synthesize(text=TEXT))) for _ in range(MOST - 1)]
+        async with connection(server) as client:
+            await client.write_event(Synthesize(text=LONG).event())
+            await until(client, AudioChunk)
+            refused = await spoken(server, Synthesize(text=TEXT))
+            return await asyncio.gather(*texts), refused
+
+    texts, refused = asyncio.run(busy())
+    assert all(map(sound, texts))
+    assert fault(refused).code == "queue_full"
+    server.until("requests_live")
+
+
+@pytest.mark.parametrize("awaited", [AudioChunk, None], ids=["while it hears", "before it hears"])
+def test_the_speech_of_a_client_that_leaves_ends(server: Server, awaited: type[Eventable] | None) -> None:
+    async def leave() -> None:
+        others = [connection(server) for _ in range(MOST)]
+        for client in others:
+            await client.connect()
+            await client.write_event(Synthesize(text=LONG).event())
+            if awaited:
+                assert await until(client, awaited)
+        for client in others:
+            await client.disconnect()
+
+    asyncio.run(leave())
+    begun = time.monotonic()
+    server.until("requests_live")
+    assert time.monotonic() - begun < 10, "they ask for minutes of speech"
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "code"),
+    [
+        ({"text": TEXT, "voice": {"name": "nobody"}}, "no voice 'nobody'. Use one of: default", "voice_not_found"),
+        ({"text": TEXT, "voice": {"language": "xx"}}, "cannot read the language 'xx'", None),
+        ({"text": "x" * 5001}, "may have 5000", "string_above_max_length"),
+        ({"text": " "}, "empty", "empty_text"),
+        ({}, "as a string", None),
+    ],
+)
+def test_what_cannot_be_spoken_is_an_error(server: Server, data: dict[str, str], words: str, code: str | None) -> None:
+    async def asked() -> list[Event]:
+        async with connection(server) as client:
+            await client.write_event(Event("synthesize", data))
+            return await until(client, AudioStop)
+
+    error = fault(asyncio.run(asked()))
+    assert words in error.text and error.code == code
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        json.dumps({"type": "synthesize", "data_length": MAX_BODY_BYTES + 1}).encode() + b"\n",
+        json.dumps({"type": "synthesize", "payload_length": 10**12}).encode() + b"\n",
+        b"[1]\n",
+        b'{"data": 1}\n',
+        b"x" * (2 * MAX_BODY_BYTES),
+    ],
+    ids=["browser", "data", "payload", "list", "no type", "no end"],
+)
+def test_what_is_no_event_ends_the_connection(server: Server, line: bytes) -> None:
+    with socket.create_connection(address(server), timeout=30) as raw:
+        try:
+            raw.sendall(line)
+            while raw.recv(4096):
+                pass
+        except ConnectionError:
+            pass
+    assert sound(asyncio.run(spoken(server, Synthesize(text="Yes."))))
+
+
+def test_the_end_of_the_server_ends_speech_without_its_last_event(tmp_path: Path) -> None:
+    server = start_server(tmp_path, "--wyoming-port", "0")
+
+    async def ended() -> list[Event]:
+        async with connection(server) as idle, connection(server) as client:
+            await idle.write_event(Describe().event())
+            await client.write_event(Synthesize(text=LONG).event())
+            await until(client, AudioChunk)
+            server.process.send_signal(signal.SIGTERM)
+            events = await until(client, AudioStop)
+            await until(idle, AudioStop)
+            return events
+
+    begun = time.monotonic()
+    events = asyncio.run(ended())
+    assert not any(AudioStop.is_type(event.type) for event in events)
+    said, _ = server.process.communicate(timeout=30)
+    assert server.process.returncode == 0 and time.monotonic() - begun < 15
+    assert "Traceback" not in said and "Task" not in said
+
+
+def test_a_key_that_its_clients_could_not_bring_is_refused(tmp_path: Path) -> None:
+    refused = run("--output", str(tmp_path), "--wyoming-port", "0", "--api-key", "k" * 16, "--port", "0")
+    assert refused.returncode == 2 and "an API key is set" in refused.stderr and "Traceback" not in refused.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = run("--output", str(tmp_path), "--port", "0", "--wyoming-port", str(taken.getsockname()[1]))
+    assert used.returncode == 2 and "cannot listen at" in used.stderr

@@ -1,0 +1,158 @@
+"""Speech for Home Assistant: the Wyoming protocol (github.com/OHF-Voice/wyoming) beside the HTTP routes.
+
+Each event is a line of JSON, with samples behind it where it has some. The protocol knows no keys.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Message
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.error import Error
+from wyoming.event import Event, Eventable, async_read_event, async_write_event
+from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
+from wyoming.tts import SynthesizeStopped
+
+from utils import VERSION
+from utils.options import OUTPUT_RATE
+from utils.server.catalog import find_listed, model_language
+from utils.server.connections import CONNECTIONS_A_REQUEST
+from utils.server.faults import as_api_error
+from utils.server.guard import MAX_BODY_BYTES, SEND_TIMEOUT_S
+from utils.server.openai_routes import OWNER
+from utils.server.service import POLL_S
+from utils.server.talk import Desk
+from utils.speech.generation import SAMPLE_BYTES
+from utils.speech.voice_library import DEFAULT_VOICE
+from utils.text.split import split_sentences
+
+IDLE_S = 300.0
+"""A client that asks for nothing for this long is disconnected; between parts of a text a language model may think."""
+SOUND = {"rate": OUTPUT_RATE, "width": SAMPLE_BYTES, "channels": 1}
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def answering(desk: Desk, listening: socket.socket | None) -> AsyncIterator[None]:
+    """Answer clients while the context lasts.
+
+    Args:
+        desk: takes their requests.
+        listening: where they connect; None for nowhere.
+    """
+    if listening is None:
+        yield
+        return
+    places = asyncio.Semaphore(CONNECTIONS_A_REQUEST * desk.service.config.max_requests)
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Cancelled when the server ends, which asyncio would report as a failure.
+        with closing(writer), suppress(asyncio.CancelledError):
+            if not places.locked():
+                async with places:
+                    await _Client(desk, reader, writer).serve()
+
+    def protocol() -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(_Reader(MAX_BODY_BYTES), connected)
+
+    server = await asyncio.get_running_loop().create_server(protocol, sock=listening)
+    yield
+    server.close()
+
+
+class _Reader(asyncio.StreamReader):
+    """Brings no event that is larger than a request may be; the library reads and keeps as much as a client names."""
+
+    async def readexactly(self, n: int) -> bytes:
+        if n > MAX_BODY_BYTES:
+            raise EOFError(f"an event of {n} bytes")
+        return await super().readexactly(n)
+
+
+@dataclass
+class _Client:
+    """One connection."""
+
+    desk: Desk
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    voice: Any = None
+    """As it was asked for."""
+    text: str | None = None
+    """What was not spoken yet of a text that comes in parts; None while none does."""
+
+    async def serve(self) -> None:
+        """Answer its events until it leaves, or one cannot be answered: Home Assistant would wait on."""
+        try:
+            while event := await asyncio.wait_for(async_read_event(self.reader), IDLE_S):
+                await self._answer(event)
+        except (EOFError, OSError) as error:
+            log.info("a client of the Wyoming port has left, or does not go on: %r", error)
+        except Exception as error:  # noqa: BLE001
+            fault = as_api_error(error)
+            with suppress(OSError):
+                await self._send(Error(fault.message, code=fault.code))
+
+    async def _answer(self, event: Event) -> None:
+        text: Any = event.data.get("text")
+        match event.type:
+            case "describe":
+                await self._send(await run_in_threadpool(_info, self.desk))
+            case "synthesize-start":
+                self.text, self.voice = "", event.data.get("voice")
+            # One that comes within a text in parts repeats it, for servers that know no parts.
+            case "synthesize" if self.text is None:
+                self.voice = event.data.get("voice")
+                self.desk.checked({"text": text})
+                await self._speak(text)
+            case "synthesize-chunk" if self.text is not None:
+                most = self.desk.service.config.max_characters
+                *whole, rest = split_sentences(self.text + text, most) or [""]
+                self.text = rest + " " * text[-1:].isspace()
+                await self._speak(" ".join(whole))
+            case "synthesize-stop" if self.text is not None:
+                await self._speak(self.text)
+                self.text = None
+                await self._send(SynthesizeStopped())
+
+    async def _speak(self, text: str) -> None:
+        """Send the sound of a text as soon as there is some; of one without words there is none."""
+        if not any(map(str.isalnum, text)):
+            return
+        asked = self.voice or {}
+        wanted = {"text": text, "voice": asked.get("name") or DEFAULT_VOICE, "language": asked.get("language")}
+        model = await run_in_threadpool(self.desk.default_model)
+        sound = await self.desk.speak(self._until_gone, wanted, model)
+        try:
+            await self._send(AudioStart(**SOUND))
+            async for pcm in sound.chunks():
+                await self._send(AudioChunk(**SOUND, audio=pcm))
+            await self._send(AudioStop())
+        finally:
+            sound.generation.cancel()
+
+    async def _until_gone(self) -> Message:
+        while not self.reader.at_eof():
+            await asyncio.sleep(POLL_S)
+        return {"type": "http.disconnect"}
+
+    async def _send(self, event: Eventable) -> None:
+        # Without a reader, sending would wait for ever.
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await async_write_event(event.event(), self.writer)
+
+
+def _info(desk: Desk) -> Info:
+    about: dict[str, Any] = {"attribution": Attribution(OWNER, ""), "installed": True, "version": VERSION}
+    model = desk.default_model()
+    language = model_language(find_listed(desk.service.output, model)) or desk.service.config.language
+    voices = [TtsVoice(name=name, description=None, languages=[language], **about) for name in desk.voices()]
+    program = TtsProgram(name="xtts", description=model, voices=voices, supports_synthesize_streaming=True, **about)
+    return Info(tts=[program])
