@@ -21,7 +21,7 @@ from utils.errors import UserError
 from utils.hardware.resources import KEPT_FREE_BYTES, disk_free
 from utils.server.catalog import find_listed, list_models, model_voices
 from utils.server.faults import ApiError, as_api_error
-from utils.server.talk import Desk, check_format, read_json
+from utils.server.talk import Desk, check_format, events, read_json, response
 from utils.speech.voice_library import DEFAULT_VOICE, NamedVoice
 
 OWNER = "xtts-finetuning-studio"
@@ -64,12 +64,11 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
         stream_format = values.get("stream_format") or "audio"
         if stream_format not in ("audio", "sse"):
             raise ApiError(400, f"stream_format is {stream_format!r}; use audio or sse.", param="stream_format")
-        name = values.get("model")
-        if name is not None and not isinstance(name, str):
+        model = values.get("model")
+        if model is not None and not isinstance(model, str):
             raise ApiError(400, "The model is not a name; GET /v1/models lists them.", param="model")
-        model = await run_in_threadpool(desk.model_id, name)
-        sound = await desk.speak(request.receive, speech_fields(values), model)
-        return sound.events(form) if stream_format == "sse" else await sound.response(form)
+        generation = await desk.speak(request.receive, speech_fields(values), model)
+        return events(generation, form) if stream_format == "sse" else await response(generation, form)
 
     @application.get("/v1/audio/models")
     @application.get("/v1/models")

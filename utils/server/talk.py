@@ -6,9 +6,8 @@ import json
 import re
 import unicodedata
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
@@ -24,7 +23,6 @@ from utils.server.guard import UNREAD
 from utils.server.service import SpeechService
 from utils.speech.encode import FORMATS, Encoder, Sink, encode_whole, usable_formats
 from utils.speech.generation import Generation, SpeechRequest, UnknownVoiceError
-from utils.speech.models import SpeakingModel
 from utils.speech.voice_library import voice_parts
 from utils.text.languages import plain_code
 
@@ -69,45 +67,45 @@ class Desk:
         own = model_voices(find_listed(self.service.output, self.default_model()))
         return list(dict.fromkeys([*own, *self.recordings.recordings()]))
 
-    async def speak(self, receive: Receive, values: dict[str, Any], model_id: str) -> "Sound":
-        """Have a text spoken; returns with its first sound.
+    async def speak(self, receive: Receive, values: dict[str, Any], model: str | None = None) -> Generation:
+        """Have a text spoken; returns at its first sound, or for speech that is not streamed at its end.
 
         Args:
             receive: gives a message when the client has gone, which ends the speech.
             values: fields of SpeechRequest.
-            model_id: who speaks.
+            model: who speaks, by a name as for `model_id`.
 
         Raises:
-            ApiError: it cannot be spoken.
-            UserError: likewise.
+            ApiError: it cannot be spoken, or the client has gone.
+            Exception: whatever the engine says.
         """
-        speech = self.checked(values)
-        changed, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(changed.set)
-
-        model = await run_in_threadpool(find_listed, self.service.output, model_id)
-        speech, references = await run_in_threadpool(self._resolved, speech, model)
-        generation = Generation(speech, (model_id, model), references=references, wake=wake)
+        generation = await run_in_threadpool(self._generation, self.checked(values), model)
         self.service.submit(generation)
-        sound = Sound(generation, changed)
+        begun, gone = asyncio.create_task(generation.begun()), asyncio.create_task(_until_gone(receive))
         try:
-            await sound.begin(receive)
+            await asyncio.wait({begun, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not begun.done():
+                raise ApiError(499, "The client has gone.", code="client_gone")
+            if generation.error is not None and not generation.buffered_s:
+                raise generation.error
         except BaseException:
             generation.cancel()
             raise
-        return sound
+        finally:
+            begun.cancel()
+            gone.cancel()
+        return generation
 
-    def _resolved(self, speech: SpeechRequest, model: SpeakingModel) -> tuple[SpeechRequest, dict[str, Path]]:
-        """The request with the model's names of voices and language, and the recordings of uploaded voices.
+    def _generation(self, speech: SpeechRequest, name: str | None) -> Generation:
+        """A request with the model's own names of voices and language.
 
         Raises:
-            UnknownVoiceError: there is none of that name.
+            UnknownModelError: there is none of that name.
+            UnknownVoiceError: likewise.
             ApiError: the model does not read the language.
         """
-        language = speech.language
+        model_id = self.model_id(name)
+        model, language = find_listed(self.service.output, model_id), speech.language
         if language is not None:
             codes = model_languages(model)
             language = next((one for one in (language, language.split("-")[0]) if plain_code(one) in codes), None)
@@ -129,7 +127,8 @@ class Desk:
                 raise UnknownVoiceError(what=f"there is no voice {asked!r}", fix=f"use one of: {listed}")
             parts.append(f"{known}:{weight}")
         voice = parts[0].rpartition(":")[0] if len(parts) == 1 else ",".join(parts)
-        return replace(speech, language=language, voice=voice), recordings
+        speech = replace(speech, language=language, voice=voice)
+        return Generation(speech, (model_id, model), references=recordings)
 
     def checked(self, values: dict[str, Any]) -> SpeechRequest:
         """The request of these values.
@@ -157,121 +156,64 @@ class Desk:
             raise ApiError(400, as_api_error(error).message, param=named[0] if named else None) from error
 
 
-class Sound:
-    """A generation whose sound is awaited.
+async def response(generation: Generation, form: str) -> Response:
+    """The speech as a file of a format, streamed if that was asked for."""
+    kind = FORMATS[form]
+    if generation.request.stream:
+        return _Stream(generation, _encoded(generation, form), kind.media_type)
+    chunks = [chunk async for chunk in generation.chunks()]
+    sound = await run_in_threadpool(encode_whole, form, chunks)
+    return Response(sound, media_type=kind.media_type, headers=_headers(generation))
 
-    Args:
-        generation: that was submitted.
-        changed: set when there is something to take.
-    """
 
-    def __init__(self, generation: Generation, changed: asyncio.Event) -> None:
-        self.generation = generation
-        self._changed = changed
-
-    async def begin(self, receive: Receive) -> None:
-        """Return at the first sound, or for speech that is not streamed at its end.
-
-        Raises:
-            ApiError: it failed before, or the client has gone.
-            Exception: whatever the engine says.
-        """
-        gone = asyncio.create_task(_until_gone(receive))
-        try:
-            while not self._is_begun():
-                self._changed.clear()
-                if self._is_begun():
-                    break
-                waiting = asyncio.create_task(self._changed.wait())
-                await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
-                if gone.done():
-                    raise ApiError(499, "The client has gone.", code="client_gone")
-        finally:
-            gone.cancel()
-        if self.generation.error is not None and self.generation.buffered_s == 0:
-            raise self.generation.error
-
-    def _is_begun(self) -> bool:
-        generation = self.generation
-        return generation.is_ended or (generation.request.stream and generation.buffered_s > 0)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Sound as it comes; the speech ends when the client is gone.
-
-        Raises:
-            Exception: whatever the engine says.
-        """
-        try:
-            while True:
-                self._changed.clear()
-                is_ended = self.generation.is_ended
-                chunks = self.generation.take()
-                if chunks:
-                    yield b"".join(chunks)
-                elif is_ended:
-                    if self.generation.error is not None:
-                        raise self.generation.error
-                    return
-                if not is_ended:
-                    await self._changed.wait()
-        finally:
-            self.generation.cancel()
-
-    async def response(self, form: str) -> Response:
-        """The speech as a file of a format, streamed if that was asked for."""
-        kind = FORMATS[form]
-        if self.generation.request.stream:
-            return _Stream(self, self._encoded(form), kind.media_type)
-        chunks = [chunk async for chunk in self.chunks()]
-        sound = await run_in_threadpool(encode_whole, form, chunks)
-        return Response(sound, media_type=kind.media_type, headers=self.headers())
-
-    def headers(self) -> dict[str, str]:
-        """What of the text was not read, in percent-encoded UTF-8 with spaces between."""
-        unread = [quote(one[:MAX_UNREAD], safe=READABLE) for one in self.generation.unread[:MAX_UNREAD]]
-        return {UNREAD: " ".join(unread)} if unread else {}
-
-    async def _encoded(self, form: str) -> AsyncIterator[bytes]:
-        sink = Sink()
-        encoder = Encoder(FORMATS[form], sink)
-        async for chunk in self.chunks():
-            await run_in_threadpool(encoder.add, chunk)
-            if data := sink.take():
-                yield data
-        await run_in_threadpool(encoder.finish)
-        if data := sink.take():
-            yield data
-
-    def events(self, form: str) -> Response:
-        """The speech as server-sent events of OpenAI's form."""
-        return _Stream(self, self._events(form), "text/event-stream")
-
-    async def _events(self, form: str) -> AsyncIterator[str]:
-        try:
-            async for data in self._encoded(form):
-                yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
-        except Exception as error:  # noqa: BLE001
-            # It cannot go up: the answer has begun, and has a form for errors of its own.
-            yield _event({"type": "error", **as_api_error(error).content()})
-            return
-        read, spoken = self.generation.num_tokens, self.generation.num_codes
-        usage = {"input_tokens": read, "output_tokens": spoken, "total_tokens": read + spoken}
-        yield _event({"type": "speech.audio.done", "usage": usage})
+def events(generation: Generation, form: str) -> Response:
+    """The speech as server-sent events of OpenAI's form."""
+    return _Stream(generation, _events(generation, form), "text/event-stream")
 
 
 class _Stream(StreamingResponse):
     """A response whose speech ends with it, however it ends."""
 
-    def __init__(self, sound: Sound, content: AsyncIterator[bytes] | AsyncIterator[str], media_type: str) -> None:
-        super().__init__(content, media_type=media_type, headers=sound.headers())
-        self._sound = sound
+    def __init__(self, generation: Generation, content: AsyncIterator[bytes | str], media_type: str) -> None:
+        super().__init__(content, media_type=media_type, headers=_headers(generation))
+        self._generation = generation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._sound.generation.cancel()
+            self._generation.cancel()
+
+
+def _headers(generation: Generation) -> dict[str, str]:
+    """What of the text was not read, in percent-encoded UTF-8 with spaces between."""
+    unread = [quote(one[:MAX_UNREAD], safe=READABLE) for one in generation.unread[:MAX_UNREAD]]
+    return {UNREAD: " ".join(unread)} if unread else {}
+
+
+async def _encoded(generation: Generation, form: str) -> AsyncIterator[bytes]:
+    sink = Sink()
+    encoder = Encoder(FORMATS[form], sink)
+    async for chunk in generation.chunks():
+        await run_in_threadpool(encoder.add, chunk)
+        if data := sink.take():
+            yield data
+    await run_in_threadpool(encoder.finish)
+    if data := sink.take():
+        yield data
+
+
+async def _events(generation: Generation, form: str) -> AsyncIterator[str]:
+    try:
+        async for data in _encoded(generation, form):
+            yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
+    except Exception as error:  # noqa: BLE001
+        # It cannot go up: the answer has begun, and has a form for errors of its own.
+        yield _event({"type": "error", **as_api_error(error).content()})
+        return
+    read, spoken = generation.num_tokens, generation.num_codes
+    usage = {"input_tokens": read, "output_tokens": spoken, "total_tokens": read + spoken}
+    yield _event({"type": "speech.audio.done", "usage": usage})
 
 
 def _event(content: dict[str, Any]) -> str:

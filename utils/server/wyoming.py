@@ -128,15 +128,14 @@ class _Client:
             return
         asked = self.voice or {}
         wanted = {"text": text, "voice": asked.get("name") or DEFAULT_VOICE, "language": asked.get("language")}
-        model = await run_in_threadpool(self.desk.default_model)
-        sound = await self.desk.speak(self._until_gone, wanted, model)
+        generation = await self.desk.speak(self._until_gone, wanted)
         try:
             await self._send(AudioStart(**SOUND))
-            async for pcm in sound.chunks():
+            async for pcm in generation.chunks():
                 await self._send(AudioChunk(**SOUND, audio=pcm))
             await self._send(AudioStop())
         finally:
-            sound.generation.cancel()
+            generation.cancel()
 
     async def _until_gone(self) -> Message:
         while not self.reader.at_eof():

@@ -19,7 +19,7 @@ from utils.files import write_atomic
 from utils.options import SpeechSettings
 from utils.server.catalog import find_listed, model_languages
 from utils.server.faults import ApiError
-from utils.server.talk import Desk, read_json
+from utils.server.talk import Desk, read_json, response
 from utils.speech.voice_library import DEFAULT_VOICE
 from utils.text.languages import plain_code
 
@@ -116,8 +116,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
         language = str(values.get("language") or "auto").lower()
         code = None if language == "auto" else NAMED_LANGUAGES.get(language, language)
         wanted = own | {"text": values.get("text"), "voice": voice, "language": code, "stream": stream}
-        model = await run_in_threadpool(desk.default_model)
-        return await (await desk.speak(request.receive, wanted, model)).response("wav")
+        return await response(await desk.speak(request.receive, wanted), "wav")
 
     async def to_audio(request: Request) -> Response:
         return await spoken(request, await read_json(request), stream=False)

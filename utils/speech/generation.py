@@ -1,10 +1,12 @@
 """A request for speech and the way back to who asked: thread-safe, without torch."""
 
+import asyncio
 import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -108,7 +110,6 @@ class Generation:
         request: what to speak.
         model: who speaks, and its id.
         references: recordings of uploaded voices that the request names.
-        wake: called from the engine's thread whenever there is something to take.
     """
 
     def __init__(
@@ -117,7 +118,6 @@ class Generation:
         model: tuple[str, SpeakingModel],
         *,
         references: Mapping[str, Path] = MappingProxyType({}),
-        wake: Callable[[], None] = lambda: None,
     ) -> None:
         self.request, self.references = request, references
         self.model_id, self.model = model
@@ -131,7 +131,10 @@ class Generation:
         """What of the text the model cannot read; known with the first sound."""
         self.error: Exception | None = None
         """Why it ended early."""
-        self._wake = wake
+        self._changed = asyncio.Event()
+        """Set when there is something to take, for the coroutine that waits."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """That coroutine's."""
         self._drained: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._chunks: deque[bytes] = deque()
@@ -169,6 +172,39 @@ class Generation:
         """Wait until it has ended; whether it has."""
         return self._ended.wait(timeout_s)
 
+    async def begun(self) -> None:
+        """Return at the first sound, or for speech that is not streamed at its end."""
+        while not (self.is_ended or (self.request.stream and self._buffered)):
+            await self._change()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Sound as it comes; the speech ends when nobody takes it any more.
+
+        Raises:
+            Exception: whatever ended it early.
+        """
+        try:
+            while True:
+                is_ended = self.is_ended
+                if chunks := self.take():
+                    yield b"".join(chunks)
+                elif not is_ended:
+                    await self._change()
+                elif self.error is not None:
+                    raise self.error
+                else:
+                    return
+        finally:
+            self.cancel()
+
+    async def _change(self) -> None:
+        if self._loop is None:
+            # Nobody was told before: the caller looks once more.
+            self._loop = asyncio.get_running_loop()
+            return
+        await self._changed.wait()
+        self._changed.clear()
+
     # What follows is called by the engine's thread.
 
     def on_drained(self, drained: Callable[[], None]) -> None:
@@ -200,3 +236,8 @@ class Generation:
             self.error = error
             self._ended.set()
             self._wake()
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._changed.set)
