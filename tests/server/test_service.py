@@ -52,7 +52,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., SpeechService]]:
     yield start
     for service in made:
         service.close()
-        assert not service.is_alive
+        assert not service._thread.is_alive()
 
 
 def ask(service: SpeechService, text: str = TEXT, *, model: str = "starter", **fields: Any) -> Generation:

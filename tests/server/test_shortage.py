@@ -55,7 +55,7 @@ def answers(service: SpeechService, *generations: Generation) -> list[str]:
     """How each request ended: spoken, or the name of its error; none may wait for ever."""
     deadline = time.monotonic() + WAIT_S
     while not all(generation.wait(0.05) for generation in generations):
-        assert time.monotonic() < deadline and service.is_alive, "a request never ends"
+        assert time.monotonic() < deadline and service._thread.is_alive(), "a request never ends"
         for generation in generations:
             generation.take()
     return [type(generation.error).__name__ if generation.error else "spoken" for generation in generations]
@@ -108,7 +108,7 @@ def test_a_turn_that_fails_ends_its_requests_and_not_the_thread(make, monkeypatc
 
     monkeypatch.setattr(service, "_admit", fail_once)
     assert answers(service, ask(service)) == ["RuntimeError"]
-    assert service.is_alive and not service.has_died
+    assert service._thread.is_alive() and not service.has_died
     assert recovered.wait(WAIT_S)  # what comes during the turn that fails ends with it
     assert answers(service, ask(service)) == ["spoken"]
 

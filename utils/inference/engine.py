@@ -67,7 +67,6 @@ class Synthesizer:
         device: where to compute.
         precision: of the weights; see `resolve_precision`. float32 is the reference, which speaks what stock does.
         slots: sentences decoded side by side at most.
-        word_check: share of letters in a piece that its sound says otherwise, such as `WordCheck.error`; a guard.
 
     Raises:
         UserError: the folder holds no model, its files do not fit together, or the device lacks the precision.
@@ -81,9 +80,10 @@ class Synthesizer:
         device: str | torch.device = "cpu",
         precision: SpeechPrecision = "fp32",
         slots: int = SLOTS,
-        word_check: Callable[..., float] | None = None,
     ) -> None:
-        self.base, self.word_check = base, word_check
+        self.base = base
+        self.word_check: Callable[..., float] | None = None
+        """Share of letters in a piece that its sound says otherwise, such as `WordCheck.error`; a guard."""
         self.device = torch.device(device)
         if fault := check_allocator(self.device):
             log.warning(fault)

@@ -110,10 +110,6 @@ class SpeechService:
             self._thread.join(timeout_s)
 
     @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
-    @property
     def has_died(self) -> bool:
         """Whether the thread was started and has ended without being asked."""
         return self._thread.ident is not None and not self._thread.is_alive() and not self._closing
@@ -136,6 +132,12 @@ class SpeechService:
 
     # All that follows runs in the thread.
 
+    @property
+    def engine(self) -> "Engine":
+        """Of the thread, once it has begun."""
+        assert self._engine is not None
+        return self._engine
+
     def _run(self) -> None:
         try:
             self._engine = self._new_engine()
@@ -152,47 +154,45 @@ class SpeechService:
                 # No request may end the thread that all others need.
                 log.exception("the engine's turn failed; its models are unloaded")
                 self._end_all(error)
-                self._engine.cache.clear()
+                self.engine.cache.clear()
         with self._lock:
             pass  # later requests see that it is closing
         self._end_all(UnavailableError(what=self._closing))
-        self._engine.cache.clear()
+        self.engine.cache.clear()
 
     def _turn(self) -> bool:
         """One step of every model; whether there was anything to do."""
         from utils.inference.speaking import feed
 
-        assert self._engine is not None
         if not self.is_ready:
             try:
                 self._load_first()
             finally:
                 self.is_ready = True
         # No model is loaded onto a device without a look: it may have been given up a moment ago.
-        is_due = time.monotonic() - self._looked > POLL_S if self._engine.cache.models else bool(self._inbox)
+        is_due = time.monotonic() - self._looked > POLL_S if self.engine.cache.models else bool(self._inbox)
         if is_due and self._mind_trainings():
             return True
         self._admit()
         is_busy = False
         for model in self._all():
-            self._sweep(self._engine, model)
+            self._sweep(model)
             slots = model.batch.decoder.slots
             feed(model, kept=max(1, slots // 4) if slots > 1 else 0)
             if not model.batch.is_idle:
-                self._engine.step(model)
+                self.engine.step(model)
                 is_busy = True
         if is_busy or self._inbox:
             self._last_used = time.monotonic()
         elif time.monotonic() - self._last_used > (60 * self.config.unload_after or math.inf):
-            self._engine.cache.clear()
+            self.engine.cache.clear()
         return is_busy
 
     def _load_first(self) -> None:
-        assert self._engine is not None
         if self._preload is None or device_holder(self.device, self.output) is not None:
             return
         try:
-            model = self._engine.cache.load(**self._preload[1].request(), name=self._preload[0])
+            model = self.engine.cache.load(**self._preload[1].request(), name=self._preload[0])
             self._warm_up(model, Generation(SpeechRequest(text=WARM_UP, seed=0), self._preload))
         except UserError as error:
             log.warning("%s cannot be loaded: %s", self._preload[0], error)
@@ -203,10 +203,9 @@ class SpeechService:
 
         model.speakings.append(self._speaking(generation, model))
         self.num_live += 1
-        assert self._engine is not None
         while not generation.is_ended and not self._closing:
             feed(model)
-            self._engine.step(model)
+            self.engine.step(model)
         self.counts.speech_s = self.counts.first_sound_s = 0.0
         self.counts.steps.clear()
         self.counts.first_sounds.clear()
@@ -238,7 +237,6 @@ class SpeechService:
 
     def _mind_trainings(self) -> bool:
         """Give the device up when a training has claimed it (True); go back to a GPU that is free again."""
-        assert self._engine is not None
         self._looked = time.monotonic()
         holder = device_holder(self.device, self.output)
         if holder is not None:
@@ -246,13 +244,13 @@ class SpeechService:
                 what=f"the {holder.kind} job {holder.name!r} has started and needs the device",
                 fix="try again when it has ended",
             )
-            if self._engine.cache.models:
+            if self.engine.cache.models:
                 log.warning("unloaded all models: %s", error.what)
             # With auto, requests that wait are spoken on the CPU.
             self._end_all(error, waiting=self._choose_device() == self.device)
-            self._engine.cache.clear()
-        if not self._engine.cache.is_busy and self._choose_device() != self.device:
-            self._engine.cache.clear()
+            self.engine.cache.clear()
+        if not self.engine.cache.is_busy and self._choose_device() != self.device:
+            self.engine.cache.clear()
             self._engine = self._new_engine()
         return holder is not None
 
@@ -260,7 +258,6 @@ class SpeechService:
         """Load what the oldest generations need, as long as it fits."""
         from utils.inference.model_cache import NoRoomError
 
-        assert self._engine is not None
         while self._inbox:
             generation = self._inbox[0]
             if generation.is_cancelled:
@@ -268,7 +265,7 @@ class SpeechService:
                 self._end(generation)
                 continue
             try:
-                model = self._engine.cache.load(**generation.model.request(), name=generation.model_id)
+                model = self.engine.cache.load(**generation.model.request(), name=generation.model_id)
                 self._inbox.popleft()
                 model.speakings.append(self._speaking(generation, model))
             except NoRoomError:
@@ -294,14 +291,15 @@ class SpeechService:
             raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
         return Speaking(generation, model, pieces, voice, named=partial(named_voice, model, self.output))
 
-    def _sweep(self, engine: "Engine", model: "Synthesizer") -> None:
+    def _sweep(self, model: "Synthesizer") -> None:
         """Drop requests without a listener."""
         for speaking in list(model.speakings):
             generation = speaking.generation
             if generation.stalled_s() > self._stall_s:
-                engine.drop(model, speaking, StalledError(what=f"the client has not read for {self._stall_s:.0f} s"))
+                stalled = StalledError(what=f"the client has not read for {self._stall_s:.0f} s")
+                self.engine.drop(model, speaking, stalled)
             elif generation.is_cancelled:
-                engine.drop(model, speaking)
+                self.engine.drop(model, speaking)
 
     def _end(self, generation: Generation, error: Exception | None = None) -> None:
         with self._lock:
@@ -315,7 +313,6 @@ class SpeechService:
         """End every request."""
         for model in self._all():
             for speaking in list(model.speakings):
-                assert self._engine is not None
-                self._engine.drop(model, speaking, error)
+                self.engine.drop(model, speaking, error)
         while waiting and self._inbox:
             self._end(self._inbox.popleft(), error)

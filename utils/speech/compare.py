@@ -9,6 +9,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -211,12 +212,11 @@ def _records(project: Project, comparison: str) -> list[dict[str, Any]]:
     path = _file(project, comparison, ".votes.jsonl")
     found = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
-        try:
+        with suppress(ValueError, AttributeError):
             record = json.loads(line)
-            found.append(record if {"a", "b", "choice", "take_a", "take_b", "line"} <= record.keys() else None)
-        except (ValueError, AttributeError):
-            continue
-    return [record for record in found if record is not None]
+            if {"a", "b", "choice", "take_a", "take_b", "line"} <= record.keys():
+                found.append(record)
+    return found
 
 
 def _file(project: Project, comparison: str, ending: str) -> Path:

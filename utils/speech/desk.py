@@ -315,22 +315,25 @@ def after(take: Take, reply: Message, asked: float) -> Take:
         reply: the answer.
         asked: when the take was asked for, by the monotonic clock.
     """
-    if reply["kind"] == "loaded":
-        return take.changed(**{name: reply[name] for name in ("device", "checkpoint", "precision")})
     if reply["kind"] in ("chunk", "sentence") and take.first_sound_s is None:
         take = take.changed(first_sound_s=round(time.monotonic() - asked, 3))
     line = next((line for line in take.lines if line.number == reply.get("line")), None)
-    if reply["kind"] == "sentence" and line:
-        return take.with_line(replace(line, sentences=(*line.sentences, sentence_of(reply))))
-    if reply["kind"] == "line" and line:
-        return take.with_line(replace(line, state="finished", file=reply["file"]))
-    if reply["kind"] == "line_failed" and line:
-        return take.with_line(replace(line, state="failed", error=reply["error"], sentences=()))
-    if reply["kind"] == "cancelled":
-        return take.changed(state="stopped", message="stopped; you can resume it")
-    if reply["kind"] == "failed":
-        return take.changed(state="failed", message=reply["error"])
-    return _finished(take) if reply["kind"] == "done" else take
+    match reply["kind"]:
+        case "loaded":
+            return take.changed(**{name: reply[name] for name in ("device", "checkpoint", "precision")})
+        case "sentence" if line:
+            return take.with_line(replace(line, sentences=(*line.sentences, sentence_of(reply))))
+        case "line" if line:
+            return take.with_line(replace(line, state="finished", file=reply["file"]))
+        case "line_failed" if line:
+            return take.with_line(replace(line, state="failed", error=reply["error"], sentences=()))
+        case "cancelled":
+            return take.changed(state="stopped", message="stopped; you can resume it")
+        case "failed":
+            return take.changed(state="failed", message=reply["error"])
+        case "done":
+            return _finished(take)
+    return take
 
 
 def _finished(take: Take) -> Take:
