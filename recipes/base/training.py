@@ -13,7 +13,7 @@ from recipes.base.corpus import wait_while_paused
 from utils.codec_training.training_state import Stateful, load_progress, save_progress
 from utils.jobs.child import EXIT_BASE, StopRequest
 from utils.model.weights import write_weights
-from utils.training.switches.optim import cpu_has_bf16
+from utils.performance_utils.device import cpu_has_bf16
 
 LOG_EVERY, CHECKPOINT_EVERY = 100, 250
 REFRESH_EVERY = 500

@@ -16,10 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.errors import UserError
-from utils.hardware.processor import cpu
 from utils.model.gpt import Block, Conv1D
 from utils.options import SpeechPrecision
-from utils.performance_utils.device import half_precision_fault
+from utils.performance_utils.device import cpu_has_bf16, half_precision_fault
 
 Product = Callable[[Tensor], Tensor]
 """[N, I] to [N, O]; float32 in and out on a CPU, any type in and the weights' type out on a GPU."""
@@ -189,10 +188,4 @@ def vocoder_in_bf16(precision: SpeechPrecision, device: torch.device) -> bool:
         return False
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= AMPERE
-    return _multiplies_bf16()
-
-
-def _multiplies_bf16() -> bool:
-    # Emulated, it takes ten times as long as float32, and with Intel's AVX-512 alone twice as long.
-    has_avx512 = torch.cpu._is_avx512_bf16_supported() and not cpu().is_intel
-    return bool(torch.cpu._is_amx_tile_supported() or has_avx512 or cpu().has_bf16)
+    return cpu_has_bf16()

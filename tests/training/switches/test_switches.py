@@ -15,13 +15,14 @@ from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.performance_utils.device import cpu_has_bf16
 from utils.project.paths import Project
 from utils.switches import SWITCHES, missed
 from utils.training.switches.attention import choose_kernel
 from utils.training.switches.base import Seen, choose_layout, resolve, state_of
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.device import _has_tf32
-from utils.training.switches.optim import choose_precision, cpu_has_bf16, make_accelerator
+from utils.training.switches.optim import choose_precision, make_accelerator
 from utils.training.train import fine_tune
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -15,9 +15,8 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from utils.errors import UserError
-from utils.hardware.processor import cpu
 from utils.options import ComputeDevice, LrSchedule, Precision, Schedule
-from utils.performance_utils.device import settle_device
+from utils.performance_utils.device import cpu_has_bf16, settle_device
 
 AMPERE = (8, 0)
 """First CUDA compute capability with bf16 matrix units."""
@@ -120,15 +119,6 @@ def make_accelerator(device: ComputeDevice) -> Accelerator:
 def _asked_of(variables: dict[str, str]) -> dict[str, str]:
     """Those of the variables that ask for something."""
     return {name: what for name, what in variables.items() if os.environ.get(name, "").lower() not in NEUTRAL}
-
-
-def cpu_has_bf16() -> bool:
-    """Whether this processor multiplies bf16 matrices in hardware, and faster than float32 ones; see `Cpu.has_bf16`.
-
-    torch reports what some systems do not.
-    """
-    has_avx512 = torch.cpu._is_avx512_bf16_supported() and not cpu().is_intel
-    return bool(torch.cpu._is_amx_tile_supported() or has_avx512 or cpu().has_bf16)
 
 
 BETAS = (0.9, 0.96)
