@@ -105,6 +105,19 @@ def test_chunks_are_played_behind_one_another_and_are_the_recording(browser, tmp
     assert np.array_equal(np.concatenate([one["samples"] for one in played]), np.concatenate([pcm, pcm]))
 
 
+def test_closed_browser_is_not_listened_for_any_more(browser):
+    sound = LiveSound()
+    with only_a_player(browser, sound) as page:
+        sound.add_chunk(speech(1.0).tobytes())
+        scheduled_at_least(page, 0.9)
+        assert len(sound._listeners) == 1
+        page.close()
+        deadline = time.monotonic() + 10
+        while sound._listeners:
+            assert time.monotonic() < deadline, "the sound is still sent to a browser that is closed"
+            time.sleep(0.05)
+
+
 def test_before_a_gap_the_sound_ends_softly_and_after_it_begins_softly(browser):
     sound, pcm = LiveSound(), speech(1.0)
     with only_a_player(browser, sound) as page:
