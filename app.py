@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from utils.errors import UserError
+from utils.hardware.machine import this_machine
 from utils.server import keys
 from webui.flags import Flags, read_flags
 from webui.login import MADE_FILE, find_login
@@ -21,6 +22,8 @@ def main() -> int:
         The exit status: 0, or 2 when a flag or the address cannot be used.
     """
     flags = read_flags()
+    for problem in this_machine().gpu_problems:
+        print(problem, flush=True)
     try:
         with own_folder():
             page = launched(flags)

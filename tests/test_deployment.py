@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -123,3 +124,13 @@ def test_the_starters_are_right_for_their_shells() -> None:
     assert {line.split("goto ")[1] for line in lines if "goto " in line} == labels
     steps = [line for line in lines if "python -m" in line and "||" in line]
     assert "requirements.txt" in steps[0] and "scripts.torch_for_gpu" in steps[1], "it reads the packages of the first"
+
+
+def test_the_notebook_clones_from_the_address_that_the_readme_names() -> None:
+    cells = json.loads((ROOT / "docs" / "colab.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    addresses = re.findall(r"https://github\.com/[^\s\"]+", "\n".join(code))
+    assert addresses == re.findall(r"git clone \S+ \S+ (\S+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(addresses) == 1 and '"clone", "--depth", "1", REPOSITORY' in "\n".join(code)
+    for number, source in enumerate(code):
+        compile(source, f"cell {number}", "exec")

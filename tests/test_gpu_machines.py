@@ -13,6 +13,7 @@ import pynvml
 import pytest
 import torch
 
+import app
 from tests.entry_points import CLAIMED, REFUSED, SPEAKING, EntryPoints, Reached
 from tests.hardware.machines import GIB, Answers
 from tests.training.test_run import config_of
@@ -87,6 +88,17 @@ def test_every_entry_point_takes_the_device_that_pytorch_can_use(
         # Without a driver there is nothing to name: the job's own process refuses, and the page offers no cuda.
         wanted |= {"page_trains": "cuda:0", "page_speaks": "cuda"}
     assert entries.devices("cuda") == wanted
+
+
+def test_start_names_the_wheel_that_has_the_kernels(machine, monkeypatch, capsys) -> None:
+    page = SimpleNamespace(share_url="", local_url="http://127.0.0.1:1/", block_thread=lambda: None)
+    monkeypatch.setattr(app, "launched", lambda flags: page)
+    monkeypatch.setattr(sys, "argv", ["app.py"])
+    machine(DeviceGetCudaComputeCapability=(7, 0))
+    assert app.main() == 0
+    assert re.search(r"no kernels for .*Volta, sm_70.*torch==\S+\+cu126 ", capsys.readouterr().out, re.DOTALL)
+    machine()
+    assert app.main() == 0 and capsys.readouterr().out.startswith("Open http://127.0.0.1:1/")
 
 
 def test_every_entry_point_leaves_a_gpu_to_the_run_that_has_it(machine, project: Project, monkeypatch) -> None:
