@@ -101,7 +101,7 @@ def recordings(folder: Path, texts: list[str], *, table: str = "", ending: str =
 def lay_out(clone: Path, texts: list[str], *, count: int = 6) -> None:
     """What the documents call the user's own; `recordings` holds this many recordings."""
     recordings(clone / "recordings", texts, count=count)
-    for name in ("takes", "clips"):
+    for name in ("takes", "clips", "output/anna/uploads/dataset"):
         recordings(clone / name, texts)
     for name, table in {"my_recordings": "header", "LJSpeech-1.1": "plain"}.items():
         recordings(clone / name, texts, table=table)

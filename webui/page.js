@@ -36,6 +36,11 @@
     }
   }
 
+  // Browsers shape speech for calls: what a voice is learned from stays as it was said.
+  const media = navigator.mediaDevices, record = media?.getUserMedia.bind(media)
+  const asSaid = { autoGainControl: false, echoCancellation: false, noiseSuppression: false }
+  if (media) media.getUserMedia = wanted => record({ ...wanted, audio: wanted.audio && { ...wanted.audio, ...asSaid } })
+
   // Single keys work only while the focus is among the clips, and never where somebody types.
   const KEYS = { ' ': ['#clip-sound .play-pause-button'], ArrowLeft: ['#clip-previous'], ArrowRight: ['#clip-next'], x: ['#clip-exclude', '#clip-restore'] }
   document.addEventListener('keydown', event => {

@@ -17,6 +17,7 @@ from utils.runs.log import Event, EventLog
 from utils.server.child import ServerChild
 from utils.settings import Config
 from utils.speech.desk import GenerationQueue
+from utils.speech.worker_client import SpeechWorker
 from webui import text
 from webui.monitor import Monitor
 from webui.pages import OpenPages
@@ -59,11 +60,15 @@ class Studio:
     desk: GenerationQueue = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""
 
+    checker: SpeechWorker = field(init=False)
+    """Checks sentences that are read aloud, likewise."""
+
     server: ServerChild = field(init=False)
     """The speech server, where the page started one."""
 
     def __post_init__(self) -> None:
         self.desk = GenerationQueue(self.output)
+        self.checker = SpeechWorker(self.output, module="utils.dataset.read_aloud.check", log="read-aloud.log")
         self.server = ServerChild(self.output)
         self.before_training.append(self._release_speech)
 

@@ -14,15 +14,16 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 @contextmanager
-def running_browser() -> Iterator[Browser]:
-    """A browser without a window; where none can be had, the test is skipped, and loudly."""
+def running_browser(*flags: str) -> Iterator[Browser]:
+    """A browser without a window, with more flags; where none can be had, the test is skipped, and loudly."""
     path = os.environ.get(VARIABLE) or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         skip(f"no browser: install chromium (apt-get install chromium), or name one in {VARIABLE}")
     with sync_playwright() as driver:
         try:
             # Containers run as root, where chromium's sandbox does not start.
-            browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+            flags = ("--no-sandbox", "--disable-dev-shm-usage", *flags)
+            browser = driver.chromium.launch(executable_path=path, args=list(flags))
         except Error as error:
             skip(f"the browser {path} does not start: {error}")
         try:

@@ -111,7 +111,9 @@ def build(
             changed, recordings = change(old.clips)
             old = replace(old, clips=changed)
         scorers = _scorers(config, base)
-        sounds = SoundMaker(settings=_sound_settings(config, checks), folder=work.wavs.absolute(), scorers=scorers)
+        sounds = SoundMaker(
+            settings=sound_settings(config, checks.max_audio_length), folder=work.wavs.absolute(), scorers=scorers
+        )
         maker = ClipMaker(checks=checks, existing=old, work=work, settings=sounds.settings, dataset=project.dataset)
         made = make_sounds(
             recordings + ([] if change else _fixed(old, recordings, work)),
@@ -149,8 +151,8 @@ def _check_apart(source: Path, project: Project) -> None:
         )
 
 
-def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
-    """What all clips share.
+def sound_settings(config: PrepareConfig, max_samples: int) -> SoundSettings:
+    """What all clips share; `max_samples` is the longest clip, at 22 050 Hz.
 
     Raises:
         UserError: denoising is asked for, and its package is not installed.
@@ -170,7 +172,7 @@ def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
         channel=config.channel,
         denoise=config.denoise,
         quality=config.quality,
-        max_samples=checks.max_audio_length,
+        max_samples=max_samples,
     )
 
 

@@ -1,4 +1,4 @@
-"""Client of the speaking worker: one request at a time, replies as they come.
+"""Client of the speaking worker, and of others like it: one request at a time, replies as they come.
 
 Requests are JSON objects, one a line, on the worker's standard input: {do: "speak" | "cancel", id, ...}.
 Replies are {kind, id, ...} with the kinds loaded, chunk, sentence, line, line_failed, done, cancelled, failed. A chunk
@@ -44,12 +44,22 @@ class SpeechWorker:
         output: the folder that holds all projects; the worker's log lies there.
         command: program and arguments of the worker; given for tests.
         idle_s: release it after this time without a request.
+        module: what the worker runs otherwise.
+        log: name of its log.
     """
 
-    def __init__(self, output: Path, *, command: Sequence[str] | None = None, idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self,
+        output: Path,
+        *,
+        command: Sequence[str] | None = None,
+        idle_s: float = IDLE_S,
+        module: str = "utils.inference.worker",
+        log: str = "speech.log",
+    ) -> None:
         self._output = output
-        self._log = output / ".jobs" / "speech.log"
-        self._command = list(command) if command else [sys.executable, "-m", "utils.inference.worker"]
+        self._log = output / ".jobs" / log
+        self._command = list(command) if command else [sys.executable, "-m", module]
         self._idle_s = idle_s
         self._changing = threading.RLock()
         """Held while the process is started or ended."""

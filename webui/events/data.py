@@ -1,7 +1,9 @@
 """Events of tab 1."""
 
+from typing import Any
+
 from webui.events.wiring import QUIET, Frame, Handler, wire
-from webui.handlers import clip_list, clips, data, recut
+from webui.handlers import clip_list, clips, data, read_aloud, recut
 
 BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "merge"))
 CHOSEN = ("data.clip", "data.shown")
@@ -79,7 +81,28 @@ def wire_data(frame: Frame) -> None:
         trigger_mode="always_last",
         **QUIET,
     )
+    _wire_reading(frame)
     _wire_clips(frame)
+
+
+def _wire_reading(frame: Frame) -> None:
+    """Read sentences aloud, one after the other."""
+    options: dict[str, Any] = {"inputs": read_aloud.INPUTS, "outputs": read_aloud.OUTPUTS, "public": False}
+    shows = ["data.read_box:expand", "project.project:change", "project.language:change"]
+    wire(frame, shows, read_aloud.show, api_name="read_show", **options | QUIET)
+    wire(frame, ["data.read_next:click"], read_aloud.go_on, api_name="read_next", **options | QUIET)
+    # One process checks, and one recording after the other.
+    options |= {
+        "concurrency_id": "read-aloud",
+        "concurrency_limit": 1,
+        "show_progress_on": frame.registry["data.read_said"],
+    }
+    for name, trigger, handler in (
+        ("read_load", "data.read_box:expand", read_aloud.load),
+        ("read_check", "data.read_sound:stop_recording", read_aloud.check),
+        ("read_keep", "data.read_keep:click", read_aloud.keep),
+    ):
+        wire(frame, [trigger], handler, api_name=name, **options)
 
 
 def _wire_clips(frame: Frame) -> None:

@@ -57,7 +57,7 @@ def upload(studio: Studio, values: Values) -> Updates:
         discard(given)
         raise
     note = text.uploaded(len(placed), replaced)
-    return {"data.files": None, TOAST: note} | _uploads(project)
+    return {"data.files": None, TOAST: note} | uploads_shown(project)
 
 
 def take_waiting(studio: Studio, values: Values) -> Updates:
@@ -70,7 +70,7 @@ def clear(studio: Studio, values: Values) -> Updates:
     project = studio.project(values["project.project"])
     clips.require_idle(project)
     remove_uploads(project)
-    return _uploads(project)
+    return uploads_shown(project)
 
 
 def remove(studio: Studio, values: Values) -> Updates:
@@ -83,10 +83,10 @@ def remove(studio: Studio, values: Values) -> Updates:
         raise UserError(what=text.NO_FILE, where=text.UPLOADED_FILES, fix=text.NO_FILE_FIX)
     clips.require_idle(project)
     freed = remove_uploads(project, sorted(names))
-    return _uploads(project) | {TOAST: text.removed(len(names), gigabytes(freed))}
+    return uploads_shown(project) | {TOAST: text.removed(len(names), gigabytes(freed))}
 
 
-def _uploads(project: Project | None, found: Sequence[ClipReport] = ()) -> Updates:
+def uploads_shown(project: Project | None, found: Sequence[ClipReport] = ()) -> Updates:
     """What was uploaded, and what became of it in a dataset."""
     files = uploaded_files(project) if project else []
     names = [file.name for file in files[:MAX_LISTED]]
@@ -135,16 +135,16 @@ def show(studio: Studio, values: Values) -> Updates:
     """Return a project's uploads and its dataset report."""
     project = studio.project_or_none(values["project.project"])
     if project is None:
-        return _uploads(None) | _nothing(view.no_project())
+        return uploads_shown(None) | _nothing(view.no_project())
     if not project.report.is_file():
-        return _uploads(project) | _nothing(view.no_dataset())
+        return uploads_shown(project) | _nothing(view.no_dataset())
     try:
         found = replace(current_report(project), clips=current_clips(project))
     except UserError as error:
-        return _uploads(project) | _nothing(view.broken(error))
+        return uploads_shown(project) | _nothing(view.broken(error))
     page = project.dataset / "report.html"
     is_foreign = plain_code(project.language()) != "en" or "unknown characters" in found.totals["reasons"]
-    return _uploads(project, found.clips) | {
+    return uploads_shown(project, found.clips) | {
         "language.panel": Change(visible=is_foreign),
         "data.report": view.report(
             found,

@@ -9,6 +9,7 @@ from webui.fields import Field, fields_of
 from webui.tabs.clip import create_clip_editor
 from webui.tabs.field import create_field
 from webui.tabs.project import create_model_choice
+from webui.tabs.read_aloud import create_reader
 
 SET = "set_"
 """Ids of components that hold a setting of `PrepareConfig` begin so."""
@@ -46,6 +47,7 @@ def _input() -> dict[str, Block]:
         info=text.HELPS["transcriber"],
         elem_id="data-transcriber",
     )
+    parts |= create_reader()
     with gr.Accordion(text.UPLOADED_FILES, open=False, visible=False, elem_id="uploaded-files") as parts["files_box"]:
         parts["files_list"] = gr.HTML(elem_id="uploaded-list")
         parts["chosen_files"] = gr.Dropdown(

@@ -16,6 +16,28 @@ CHOOSE_FILES, CHOOSE_FILES_HELP = _("Files to remove"), _("The dataset stays as 
 REMOVE_FILES, CLEAR_UPLOADS = _("Remove these files"), _("Remove all uploads")
 NO_FILE = _("no uploaded file is selected")
 NO_FILE_FIX = _("select one in the list of uploaded files")
+READ_ALOUD = _("Record by reading aloud")
+READ_WORDS, READ_WORDS_HELP = _("Read this aloud"), _("You may change it: the transcript is what stands here.")
+READ_SOUND, READ_AGAIN, READ_NEXT, READ_KEEP = _("Microphone"), _("Again"), _("Next"), _("Keep it anyway")
+READ_SO_FAR, READ_HEARD = _("Recorded"), _("Recognizer: {words}")
+READ_START = _("In a quiet room: select Record, wait a moment, read, wait a moment, stop.")
+READ_OWN = _("Type a sentence of 6 to 16 words, then read it aloud.")
+READ_SAVED = _("Saved: {seconds:.1f} s. Listen to it, read it again, or go on.")
+READ_DONE = _("Three minutes are recorded. Step 1 makes the dataset of them and of all other uploads.")
+READ_NO_WORDS = _("there is no sentence")
+READ_ADVICE = {
+    "unreadable audio": _("The browser's recording cannot be read. Record it again, or use another browser."),
+    "too short": _("Shorter than the sentence takes. Wait a moment after Record, and read all of it."),
+    "too long": _("Longer than the sentence takes. Read it without long pauses, and stop right after it."),
+    "noise": _("Too much noise. Close windows, move closer to the microphone, and read it again."),
+    "clipping": _("Clipped. Move back from the microphone or lower its level, and read it again."),
+    "little speech": _("Hardly any speech. Stop right after the sentence, move closer, or select another microphone."),
+    "cut beginning": _("Cut off at the start. Wait a moment after Record, and read it again."),
+    "cut end": _("Cut off at the end. Wait a moment before you stop, and read it again."),
+    "transcript": _("These are other words. Read the sentence again, or change it to what you say."),
+    "damaged": _("Part of the recording is missing. Close other programs, and read it again."),
+}
+"""What to do about a recording, by the name that a report has for what is wrong."""
 SERVER_FOLDER = _("Folder on this server")
 SERVER_FOLDER_HELP = _("In place of uploads; below a folder that the app may read.")
 OPTIONS = _("Options")

@@ -1,0 +1,1 @@
+"""A dataset of sentences that are read aloud on the page."""

@@ -1,0 +1,68 @@
+"""Sentences to read aloud, and the recordings of them among a project's uploads; without torch.
+
+A recording is uploads/dataset/wavs/read-LANGUAGE-FIRST-WORDS.wav with its words in a .txt beside it, so that a dataset
+is made of it as of any other upload. What was read is what lies there.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.audio.sound_file import sound_seconds
+from utils.dataset.sources.intake import RECORDINGS_FOLDER, add_uploads, safe_name, uploads_folder
+from utils.errors import disk_errors
+from utils.project.paths import Project
+
+ENOUGH_S = 180.0
+"""Seconds of recordings that a reading ends with: thirty to forty sentences."""
+_NAME_LENGTH = 48
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a project's speaker reads aloud."""
+
+    project: Project
+    language: str
+    """Plain code."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """Those of the language; none where there are none yet."""
+        known = Path(__file__).with_name("sentences.json").read_text(encoding="utf-8")
+        return list(json.loads(known).get(self.language, []))
+
+    @property
+    def recorded(self) -> dict[str, float]:
+        """Seconds of what was read so far, by the file's name."""
+        files = (uploads_folder(self.project) / RECORDINGS_FOLDER).glob(f"read-{self.language}-*.wav")
+        return {path.name: sound_seconds(path) or 0.0 for path in files}
+
+    def following(self, words: str = "") -> str:
+        """The sentence that is to be read after another: one that was not read yet; empty where all were."""
+        done, known = self.recorded, self.sentences
+        at = known.index(words) + 1 if words in known else 0
+        turned = known[at:] + known[:at]
+        return next((sentence for sentence in turned if self._name(sentence) not in done), "")
+
+    @disk_errors()
+    def keep(self, words: str, wav: Path, *, quota_bytes: int) -> None:
+        """Move the recording of a sentence to the uploads, in place of an earlier one.
+
+        Args:
+            words: what was read.
+            wav: the recording; its folder is a temporary one.
+            quota_bytes: all uploads of the project together may take so much.
+
+        Raises:
+            UserError: the quota or the disk has no room for it.
+        """
+        sound = wav.rename(wav.with_name(self._name(words)))
+        transcript = sound.with_suffix(".txt")
+        transcript.write_text(words, encoding="utf-8")
+        add_uploads(self.project, [sound, transcript], quota_bytes=quota_bytes)
+
+    def _name(self, words: str) -> str:
+        start = "-".join(re.findall(r"\w+", words.lower()))[:_NAME_LENGTH]
+        return safe_name(f"read-{self.language}-{start}.wav")

@@ -1,0 +1,32 @@
+"""Record sentences by reading them aloud, in tab 1."""
+
+import gradio as gr
+from gradio.blocks import Block
+
+from webui import text
+
+
+def create_reader() -> dict[str, Block]:
+    """Lay out one sentence, the microphone, what was found in the recording, and what can be done next."""
+    with gr.Accordion(text.READ_ALOUD, open=False, elem_id="read-aloud") as box:
+        parts: dict[str, Block] = {"read_box": box, "read_said": gr.HTML(elem_id="read-said")}
+        with gr.Column() as parts["read_body"]:
+            parts["read_words"] = gr.Textbox(
+                label=text.READ_WORDS,
+                info=text.READ_WORDS_HELP,
+                placeholder=text.READ_OWN,
+                elem_id="read-words",
+            )
+            parts["read_sound"] = sound = gr.Audio(
+                sources="microphone",
+                type="filepath",
+                editable=False,
+                buttons=[],
+                label=text.READ_SOUND,
+                elem_id="read-sound",
+            )
+            with gr.Row():
+                gr.ClearButton(sound, value=text.READ_AGAIN, elem_id="read-again")
+                parts["read_next"] = gr.Button(text.READ_NEXT, elem_id="read-next")
+                parts["read_keep"] = gr.Button(text.READ_KEEP, visible=False, elem_id="read-keep")
+    return parts
