@@ -48,20 +48,6 @@ def _input() -> dict[str, Block]:
         elem_id="data-transcriber",
     )
     parts |= create_reader()
-    with gr.Accordion(text.UPLOADED_FILES, open=False, visible=False, elem_id="uploaded-files") as parts["files_box"]:
-        parts["files_list"] = gr.HTML(elem_id="uploaded-list")
-        parts["chosen_files"] = gr.Dropdown(
-            [],
-            value=[],
-            multiselect=True,
-            allow_custom_value=True,
-            label=text.CHOOSE_FILES,
-            info=text.CHOOSE_FILES_HELP,
-            elem_id="chosen-files",
-        )
-        with gr.Row():
-            parts["remove"] = gr.Button(text.REMOVE_FILES, size="sm", elem_id="remove-files", min_width=120)
-            parts["clear"] = gr.Button(text.CLEAR_UPLOADS, size="sm", elem_id="clear-uploads", min_width=120)
     with gr.Accordion(text.OPTIONS, open=False, elem_id="data-options"):
         parts["folder"] = gr.Textbox(
             label=text.SERVER_FOLDER, info=text.SERVER_FOLDER_HELP, placeholder="/data/recordings", elem_id="folder"
@@ -70,6 +56,20 @@ def _input() -> dict[str, Block]:
             for name, field in fields_of(PrepareConfig).items():
                 if name not in NOT_ASKED:
                     parts[SET + name] = whisper if name == "transcriber" else _field(name, field)
+        with gr.Column(visible=False, elem_id="uploaded-files") as parts["files_box"]:
+            parts["files_list"] = gr.HTML(elem_id="uploaded-list")
+            parts["chosen_files"] = gr.Dropdown(
+                [],
+                value=[],
+                multiselect=True,
+                allow_custom_value=True,
+                label=text.CHOOSE_FILES,
+                info=text.CHOOSE_FILES_HELP,
+                elem_id="chosen-files",
+            )
+            with gr.Row():
+                parts["remove"] = gr.Button(text.REMOVE_FILES, size="sm", elem_id="remove-files", min_width=120)
+                parts["clear"] = gr.Button(text.CLEAR_UPLOADS, size="sm", elem_id="clear-uploads", min_width=120)
     parts["progress"] = gr.HTML(elem_id="data-progress")
     return parts
 

@@ -40,7 +40,7 @@ READ_ADVICE = {
 """What to do about a recording, by the name that a report has for what is wrong."""
 SERVER_FOLDER = _("Folder on this server")
 SERVER_FOLDER_HELP = _("In place of uploads; below a folder that the app may read.")
-OPTIONS = _("Options")
+OPTIONS = _("Options and uploaded files")
 STEP_1 = _("Step 1 - Create dataset")
 CANCEL = _("Cancel")
 UPLOAD_WAITS = _("create one at the top of the page; the files are then added to it")
