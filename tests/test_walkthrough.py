@@ -55,7 +55,6 @@ REFUSED = {
     "--resume last": "has finished its",
     "--keep-languages": "names no prepared dataset",
     "--voice ben": "has no exported model yet",
-    "--keep-languages": "error: ",
 }
 """What only runs where something else is: weights that are downloaded, a stopped run, hours of work. It must say so."""
 
