@@ -166,7 +166,7 @@ class TrainConfig(Config):
         if self.allow_changes and self.resume is None:
             found.append("allow_changes is for a run that is resumed; give resume as well, or leave it out")
         if self.device == "mps" and self.processes != 1:
-            found.append("device mps trains in one process; leave out processes")
+            found.append("device mps trains in one process; omit processes")
         return found + [problem for switch in SWITCHES if (problem := switch.problem(self))]
 
 
@@ -242,7 +242,7 @@ class ExportConfig(Config):
 
     def problems(self) -> list[str]:
         if self.adapter and (self.tune_decoder or self.decoder_steps):
-            return ["adapter writes a file without a decoder; leave out tune_decoder and decoder_steps"]
+            return ["adapter writes a file without a decoder; omit tune_decoder and decoder_steps"]
         return []
 
 

@@ -36,7 +36,7 @@
     }
   }
 
-  // Browsers shape speech for calls: what a voice is learned from stays as it was said.
+  // Browsers shape speech for calls, and gradio's recorder has no setting for it: a voice is learned from sound as it was said.
   const media = navigator.mediaDevices, record = media?.getUserMedia.bind(media)
   const asSaid = { autoGainControl: false, echoCancellation: false, noiseSuppression: false }
   if (media) media.getUserMedia = wanted => record({ ...wanted, audio: wanted.audio && { ...wanted.audio, ...asSaid } })

@@ -230,7 +230,7 @@ def test_voices_are_captured_together_once_and_have_the_codes_of_a_cpu(
 
     decoder = Decoder(gpt, slots=4)
     captured, found = len(cuda), decoded(decoder, made())
-    # The second voice waits until nobody speaks: graphs know the additions that they were captured with.
+    # The second voice waits until no sentence is decoded: graphs know the additions that they were captured with.
     assert len(cuda) == 3 * captured
     assert decoded(decoder, made()) == found and len(cuda) == 3 * captured
     monkeypatch.undo()

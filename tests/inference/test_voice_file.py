@@ -36,7 +36,7 @@ from utils.speech.models import find_model, speaking_models
 from utils.training.train import fine_tune
 
 SETTINGS = {"greedy": SpeechSettings(temperature=0), "sampled": SpeechSettings(temperature=1.0)}
-TEXTS = ["The train was late again.", "It rained.", "She painted the door blue.", "Nobody knew."]
+TEXTS = ["The train was late again.", "It rained.", "She painted the door blue.", "They knew."]
 LAYER = "gpt.h.0.attn.c_attn"
 
 

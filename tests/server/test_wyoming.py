@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def address(server: Server) -> tuple[str, int]:
-    ((host, port),) = re.findall(r"Wyoming: tcp://(.+):(\d+); whoever reaches it can use it", server.said)
+    ((host, port),) = re.findall(r"Wyoming: tcp://(.+):(\d+); anyone who reaches it can use it", server.said)
     return host, int(port)
 
 
@@ -174,7 +174,7 @@ def test_the_speech_of_a_client_that_leaves_ends(server: Server, awaited: type[E
 @pytest.mark.parametrize(
     ("data", "words", "code"),
     [
-        ({"text": TEXT, "voice": {"name": "nobody"}}, "no voice 'nobody'. Use one of: default", "voice_not_found"),
+        ({"text": TEXT, "voice": {"name": "zoe"}}, "no voice 'zoe'. Use one of: default", "voice_not_found"),
         ({"text": TEXT, "voice": {"language": "xx"}}, "cannot read the language 'xx'", None),
         ({"text": "x" * 5001}, "may have 5000", "string_above_max_length"),
         ({"text": " "}, "empty", "empty_text"),

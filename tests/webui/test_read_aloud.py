@@ -12,7 +12,7 @@ from tests.webui.app import ROOT, running_app
 from tests.webui.browser import running_browser
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
-from utils.dataset.read_aloud.store import ENOUGH_S, Reading
+from utils.dataset.read_aloud.store import ENOUGH_S, RecordingSession
 from utils.errors import UserError
 from utils.project.projects import ProjectSettings, create_project
 from webui import text
@@ -48,7 +48,7 @@ def checker(studio: Studio) -> Checker:
 
 
 def test_only_what_is_clean_is_saved_unless_it_is_kept_anyway(studio, project, checker):
-    reading = Reading(project, "en")
+    reading = RecordingSession(project, "en")
     values = VALUES | {"data.read_words": reading.following()}
     checker.answer |= {"problems": ["clipping", "noise"], "recognized": "Good <b>day</b>"}
     found = read_aloud.check(studio, values)
@@ -64,7 +64,7 @@ def test_only_what_is_clean_is_saved_unless_it_is_kept_anyway(studio, project, c
 
 
 def test_reading_ends_when_enough_is_read_and_goes_on_where_it_stopped(studio, project, checker):
-    reading, checker.writes_s = Reading(project, "en"), int(ENOUGH_S) - 10
+    reading, checker.writes_s = RecordingSession(project, "en"), int(ENOUGH_S) - 10
     shown = read_aloud.show(studio, VALUES)
     assert shown["data.read_words"] == reading.sentences[0] and shown["data.read_sound"] is None
     found = read_aloud.check(studio, VALUES | shown)
@@ -107,7 +107,7 @@ def test_a_dataset_is_read_aloud_in_a_browser(tmp_path: Path) -> None:
     write_wav(tmp_path / "clean.wav", sound, RATE)
     write_wav(tmp_path / "clipped.wav", (10 * sound).clamp(-1, 1), RATE)
     project = create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny"))
-    reading = Reading(project, "en")
+    reading = RecordingSession(project, "en")
     first, second, third = reading.sentences[:3]
     with running_app(tmp_path) as url:
         with running_browser(*MICROPHONE, PLAYS.format(tmp_path / "clean.wav")) as browser:

@@ -56,7 +56,7 @@ def serve(config: ServerConfig) -> None:
                 fix="start a server without a key for them, at an address that only they reach",
             )
         wyoming = _listen(config.host, config.wyoming_port)
-        print(f"Wyoming: tcp://{host}:{wyoming.getsockname()[1]}; whoever reaches it can use it, without a key.")
+        print(f"Wyoming: tcp://{host}:{wyoming.getsockname()[1]}; anyone who reaches it can use it, without a key.")
     server = build_server(config, keys, wyoming)
     with _listen(config.host, config.port) as listening:
         server.service.start(server.model)

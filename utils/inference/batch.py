@@ -58,7 +58,7 @@ class Attempt(NamedTuple):
     """One try at a sentence, for the report."""
 
     seed: int | None
-    """Fixed its codes; None where they were drawn anew."""
+    """Fixed its codes; None where no seed was given."""
     codes: int
     faults: tuple[str, ...]
 

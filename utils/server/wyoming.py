@@ -94,7 +94,7 @@ class _Client:
             while event := await asyncio.wait_for(async_read_event(self.reader), IDLE_S):
                 await self._answer(event)
         except (EOFError, OSError) as error:
-            log.info("a client of the Wyoming port has left, or does not go on: %r", error)
+            log.info("a client of the Wyoming port has left or stopped sending: %r", error)
         except Exception as error:  # noqa: BLE001
             fault = as_api_error(error)
             with suppress(OSError):

@@ -178,7 +178,7 @@ class Generation:
             await self._change()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Sound as it comes; the speech ends when nobody takes it any more.
+        """Sound as it comes; the speech ends when its reader leaves.
 
         Raises:
             Exception: whatever ended it early.
@@ -199,7 +199,7 @@ class Generation:
 
     async def _change(self) -> None:
         if self._loop is None:
-            # Nobody was told before: the caller looks once more.
+            # No one was notified before: the caller looks once more.
             self._loop = asyncio.get_running_loop()
             return
         await self._changed.wait()

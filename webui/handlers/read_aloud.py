@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from utils.dataset.read_aloud.store import ENOUGH_S, Reading
+from utils.dataset.read_aloud.store import ENOUGH_S, RecordingSession
 from utils.text.languages import plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values
@@ -56,11 +56,11 @@ def check(studio: Studio, values: Values, *, is_kept: bool = False) -> Updates:
 keep, go_on = partial(check, is_kept=True), partial(show, is_next=True)
 
 
-def _reading(studio: Studio, values: Values) -> Reading:
-    return Reading(studio.project(values[PROJECT]), plain_code(str(values["project.language"] or "")))
+def _reading(studio: Studio, values: Values) -> RecordingSession:
+    return RecordingSession(studio.project(values[PROJECT]), plain_code(str(values["project.language"] or "")))
 
 
-def _said(reading: Reading, kind: str, *words: str) -> Updates:
+def _said(reading: RecordingSession, kind: str, *words: str) -> Updates:
     """How far the reading is, and what to do; it ends where enough was read."""
     seconds = min(sum(reading.recorded.values()), ENOUGH_S)
     is_over, caption = seconds == ENOUGH_S, f"{parts.duration(seconds)} / {parts.duration(ENOUGH_S)}"

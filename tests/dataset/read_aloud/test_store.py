@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from utils.audio.write import write_wav
-from utils.dataset.read_aloud.store import ENOUGH_S, Reading
+from utils.dataset.read_aloud.store import ENOUGH_S, RecordingSession
 from utils.project.paths import Project
 from utils.text.error_rate import letters
 
@@ -17,11 +17,11 @@ FASTEST = 17.5
 
 
 @pytest.fixture
-def reading(tmp_path: Path) -> Reading:
-    return Reading(Project(name="maria", output=tmp_path / "output"), "en")
+def reading(tmp_path: Path) -> RecordingSession:
+    return RecordingSession(Project(name="maria", output=tmp_path / "output"), "en")
 
 
-def read(reading: Reading, folder: Path, words: str, *, seconds: int = 1) -> None:
+def read(reading: RecordingSession, folder: Path, words: str, *, seconds: int = 1) -> None:
     wav = folder / "any.wav"
     write_wav(wav, torch.zeros(1, 8_000 * seconds), 8_000)
     reading.keep(words, wav, quota_bytes=10**6)
@@ -29,7 +29,7 @@ def read(reading: Reading, folder: Path, words: str, *, seconds: int = 1) -> Non
 
 @pytest.mark.parametrize("language", ["en", "es"])
 def test_sentences_are_everyday_whole_and_enough(reading, language):
-    found = Reading(reading.project, language).sentences
+    found = RecordingSession(reading.project, language).sentences
     assert len(set(found)) == len(found) >= 30
     assert all(6 <= len(sentence.split()) <= 16 for sentence in found)
     # Everything is written as it is spoken, and no letter of the language is missing.
@@ -44,7 +44,7 @@ def test_recordings_are_uploads_and_reading_goes_on_behind_them(reading, tmp_pat
     assert reading.following() == first
     read(reading, tmp_path, first)
     # As another page or another day finds it.
-    assert Reading(reading.project, "en").following() == second
+    assert RecordingSession(reading.project, "en").following() == second
     assert reading.following(second) == third, "a sentence may be skipped, and comes again at the end"
     for sentence in reading.sentences[2:]:
         read(reading, tmp_path, sentence)
@@ -55,11 +55,11 @@ def test_recordings_are_uploads_and_reading_goes_on_behind_them(reading, tmp_pat
     transcripts = {path.read_text(encoding="utf-8") for path in wavs.glob("*.txt")}
     assert transcripts == {*reading.sentences} - {second}
     read(reading, tmp_path, second)
-    assert reading.following(second) == "" == Reading(reading.project, "pl").following()
+    assert reading.following(second) == "" == RecordingSession(reading.project, "pl").following()
 
 
 def test_a_sentence_that_is_read_again_counts_once(reading, tmp_path):
     for seconds in (1, 2):
         read(reading, tmp_path, reading.sentences[0], seconds=seconds)
     assert list(reading.recorded.values()) == [2.0]
-    assert Reading(reading.project, "es").recorded == {}
+    assert RecordingSession(reading.project, "es").recorded == {}

@@ -20,7 +20,7 @@ _NAME_LENGTH = 48
 
 
 @dataclass(frozen=True)
-class Reading:
+class RecordingSession:
     """What a project's speaker reads aloud."""
 
     project: Project
