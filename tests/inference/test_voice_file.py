@@ -1,6 +1,9 @@
 """LoRA voices as small files: trained, exported and spoken with as their users would, over a base that they share."""
 
+import gc
 import json
+import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from utils.errors import UserError
 from utils.inference.adapters import MAX_ADAPTERS, Adapter
 from utils.inference.decode import Decoder
 from utils.inference.engine import Synthesizer
-from utils.inference.export import export_voice
+from utils.inference.export import export_model, export_voice
 from utils.inference.model_cache import ModelCache
 from utils.inference.sentence import Sentence
 from utils.inference.speaker import Speaker
@@ -51,8 +54,8 @@ def anna(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("output"), name="anna")
     train(project)
     where = ["--project", project.name, "--output", str(project.output)]
-    export.main([*where, "--no-compare"])
     export.main([*where, "--adapter"])
+    export.main([*where, "--no-compare"])
     return project
 
 
@@ -120,11 +123,19 @@ def test_a_voice_has_the_codes_of_the_exported_model_and_of_its_file_merged(anna
     assert found != codes(base, how) and sum(map(len, found)) > 60, "the additions must matter"
 
 
+def test_each_export_keeps_what_the_other_has_made(anna: Project) -> None:
+    whole, voice = anna.ready / "model.pth", voice_of(anna)
+    begun = whole.stat().st_mtime_ns
+    assert voice.stat().st_mtime_ns < begun
+    export_voice(ExportConfig(project=anna.name, output=anna.output))
+    assert whole.stat().st_mtime_ns == begun < voice.stat().st_mtime_ns
+
+
 def test_voices_side_by_side_and_the_base_are_what_they_are_alone(anna: Project, ben: Project) -> None:
     base = Synthesizer(find_base("tiny"), slots=4)
     voices = [base.adapted(voice_of(anna)), base.adapted(voice_of(ben)), base]
     alone = [codes(one, "sampled") for one in voices]
-    assert alone[0] != alone[1] and base.adapted(voice_of(anna)) is voices[0]
+    assert alone[0] != alone[1] and base.adapted(voice_of(anna)).adapter is voices[0].adapter
     mixed = [one for three in zip(*(sentences(one, "sampled") for one in voices), strict=True) for one in three]
     found = decoded(base.batch.decoder, mixed)
     assert [found[number::3] for number in range(3)] == alone
@@ -148,6 +159,52 @@ def test_voices_that_nobody_uses_make_room(anna: Project, ben: Project) -> None:
         decoded(decoder, sentences(base, "greedy")[:1])
     assert len(decoder._adapters._held) == MAX_ADAPTERS and voice.adapter not in decoder._adapters
     assert codes(voice, "greedy") == alone
+    # Memory runs out, or anything else fails, while additions are taken.
+    base.adapter = Adapter((*pairs[:5], *((torch.zeros(4, 3), torch.zeros(4, 3)) for _ in pairs[5:])))
+    with pytest.raises(RuntimeError):
+        decoder.join(sentences(base, "greedy")[0])
+    decoder.reset(decoder.slots)
+    assert codes(voice, "greedy") == alone
+
+
+def test_memory_of_voices_is_counted_and_freed_with_their_model(anna: Project) -> None:
+    cache = ModelCache("cpu")
+    before = cache.load(kind="base", source="tiny").num_bytes
+    voice = cache.load(kind="voice", source=str(voice_of(anna)))
+    assert voice.adapter is not None and voice.num_bytes - before == voice.adapter.num_bytes > 0
+    weights, _ = weakref.ref(voice.gpt), gc.collect()
+    gc.disable()
+    try:
+        del voice
+        cache.clear()
+        assert weights() is None, "the next model is loaded before anything collects circles"
+    finally:
+        gc.enable()
+
+
+def test_a_base_that_cannot_speak_any_more_is_unloaded_whoever_spoke_over_it(
+    anna: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(slots: int) -> None:
+        raise RuntimeError("a fault of the device")
+
+    cache = ModelCache("cpu")
+    voice = cache.load(kind="voice", source=str(voice_of(anna)))
+    monkeypatch.setattr(voice.batch, "reset", fail)
+    assert not cache.reset(voice, 4) and cache.models == {}
+
+
+def test_a_voice_survives_what_happens_to_its_file(anna: Project, ben: Project, tmp_path: Path) -> None:
+    base, file = Synthesizer(find_base("tiny")), tmp_path / VOICE_FILE
+    shutil.copyfile(voice_of(anna), file)
+    first = base.adapted(file).adapter
+    assert first is not None
+    # Over the old one, as cp does: what is only mapped would change with it.
+    file.write_bytes(bytes(file.stat().st_size))
+    assert all(side.any() for pair in first.pairs for side in pair)
+    shutil.copyfile(voice_of(ben), file)
+    second = base.adapted(file).adapter
+    assert second is not None and (first.rank, second.rank) == (8, 4)
 
 
 def test_python_command_and_server_speak_with_it(anna: Project, ben: Project, tmp_path: Path) -> None:
@@ -186,7 +243,8 @@ def test_the_page_lists_it_and_its_worker_loads_the_base_once(anna: Project, ben
     assert speaking_models(ben)[0].id == "voice"
     cache, requests = ModelCache("cpu"), [find_model(one, "voice").request() for one in (anna, ben)]
     first, second, again = (cache.load(**request) for request in (*requests, requests[0]))
-    assert first is again and first is not second and first.gpt is second.gpt
+    assert first.adapter is again.adapter is not second.adapter and first.gpt is second.gpt
+    assert first.speakers() is second.speakers(), "read once"
     assert [first.pronunciations.parent, second.pronunciations.parent] == [anna.folder, ben.folder]
 
 
@@ -206,6 +264,11 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Tensor], dict], object], str]] = {
         lambda tensors, facts: tensors.update(reference=tensors["reference"][:100]),
         "the voice's recording: ",
     ),
+    "another reference": (
+        lambda tensors, facts: tensors.update(reference=tensors["reference"].bfloat16()),
+        "its recording is missing",
+    ),
+    "language": (lambda tensors, facts: facts.update(language=["en"]), "not a voice file"),
     "rank": (lambda tensors, facts: facts.update(rank=7), "rank 7 takes \\[\\(7, 128\\), \\(7, 384\\)\\]"),
     "a layer": (lambda tensors, facts: tensors.pop(f"{LAYER}.B"), f"damaged: {LAYER} has sizes"),
     "infinite": (lambda tensors, facts: tensors[f"{LAYER}.A"].fill_(float("inf")), f"{LAYER} holds no finite numbers"),
@@ -255,11 +318,20 @@ def test_a_voice_belongs_to_a_base_and_a_lora_run(anna: Project, tmp_path: Path,
     with pytest.raises(UserError, match=r"(?s)started from another run.*export the full model: .*--run second"):
         export_voice(ExportConfig(**where, run="second"))
     assert not project.ready.exists()
+    # A run over the exported model, whose own export then takes that one's place: added again, it would count twice.
+    export.main(["--project", project.name, "--output", str(project.output), "--run", "whole", "--no-compare"])
+    train(project, base=str(project.ready), run_id="over")
+    over = ExportConfig(**where, run="over", compare=False)
+    before = export_voice(over).read_bytes()
+    export_model(over)
+    with pytest.raises(UserError, match=r"(?s)is not what run over was trained on.*--run over"):
+        export_voice(over)
+    assert voice_of(project).read_bytes() == before
     with pytest.raises(UserError, match="a file without a decoder"):
         ExportConfig(**where, adapter=True, tune_decoder=True).validate(where="export")
 
 
-def test_rounding_moves_no_sum_by_more_than_float16_does(anna: Project) -> None:
+def test_rounding_moves_no_sum_by_more_than_float16_does() -> None:
     down, up = torch.randn(8, 64), 1e-6 * torch.randn(96, 8)
     names = (f"{LAYER}.lora_A.default.weight", f"{LAYER}.lora_B.default.weight")
     ((first, second),) = low_rank_pairs(dict(zip(names, (down, up), strict=True)), torch.float16).values()

@@ -196,8 +196,11 @@ def known_name(base: Base) -> str:
 def weights_hash(base: Base) -> str:
     """SHA-256 of a base's weight file; of a downloaded one, what its verified download had."""
     lock = read_lock(base.folder)
-    known = {entry.name: entry.digest for entry in lock.files if entry.algorithm == "sha256"} if lock else {}
-    return known.get(base.weights.name) or sha256(base.weights)
+    for entry in lock.files if lock else ():
+        # Of another size, it was replaced since.
+        if (entry.name, entry.algorithm) == (base.weights.name, "sha256") and entry.matches(base.weights, hashes=False):
+            return entry.digest
+    return sha256(base.weights)
 
 
 def file_digest(path: Path, algorithm: Algorithm) -> str:

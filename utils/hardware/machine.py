@@ -57,7 +57,8 @@ def mps_refused(problem: str = "") -> UserError | None:
 def missing_operation(error: BaseException) -> UserError | None:
     """Words for something that PyTorch has no kernel for on Apple's GPU; None for another error."""
     text = str(error)
-    if "MPS" not in text or not isinstance(error, NotImplementedError | TypeError):
+    is_lacking = "MPS" in text and ("support" in text or "implemented" in text)
+    if not is_lacking or not isinstance(error, RuntimeError | TypeError):
         return None
     fix = "use --device cpu, or set PYTORCH_ENABLE_MPS_FALLBACK=1, which computes what is missing on the CPU"
     return UserError(what="PyTorch cannot compute this on Apple's GPU", where=text.splitlines()[0][:200], fix=fix)

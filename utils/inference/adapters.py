@@ -35,6 +35,10 @@ class Adapter:
     def rank(self) -> int:
         return len(self.pairs[0][0])
 
+    @property
+    def num_bytes(self) -> int:
+        return sum(side.nbytes for pair in self.pairs for side in pair)
+
 
 class Adapters:
     """The additions that a decoder holds; for one thread.
@@ -80,14 +84,16 @@ class Adapters:
         """
         unused = [one for one in self._held if one not in others]
         kept = [one for one in self._held if one not in unused[: max(0, len(self._held) + 1 - MAX_ADAPTERS)]]
-        self._held, first = {}, 0
+        held, first = dict[Adapter, tuple[int, int]](), 0
         for one in (*kept, adapter):
-            self._held[one] = (first, first + one.rank)
+            held[one] = (first, first + one.rank)
             first += one.rank
-        self._tables.clear()
-        for sides in zip(*(one.pairs for one in self._held), strict=True):
+        # Nothing is held where memory runs out meanwhile: the next sentence of each voice brings its additions again.
+        self._held, self._tables, self._spans = {}, [], []
+        for sides in zip(*(one.pairs for one in held), strict=True):
             down, up = (torch.cat(side).to(self._device, self._dtype) for side in zip(*sides, strict=True))
             self._tables.append((down, up))
+        self._held = held
         self.reset(len(self.shares))
         for slot, other in enumerate(others):
             self.choose(slot, other)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,7 +14,7 @@ from utils.bases.decoder import load_decoder
 from utils.bases.loading import load_gpt
 from utils.errors import UserError
 from utils.files import file_hash
-from utils.inference.adapters import Adapter
+from utils.inference.adapters import MAX_ADAPTERS, Adapter
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.products import resolve_precision, vocoder_in_bf16
 from utils.inference.vocoder import Vocoder
@@ -56,6 +56,18 @@ SLOTS = 8
 """Sentences decoded side by side; keys and values of each take 0.25 MB a position at full size in float32."""
 MAX_VOICES = 64
 """Voices of recordings that a model keeps, of 0.13 MB each at full size."""
+MAX_VOICE_FILES = 2 * MAX_ADAPTERS
+"""LoRA voices that a model keeps, of 31.5 MB each at full size and rank 32."""
+
+
+class LoadedVoice(NamedTuple):
+    """A LoRA voice over a model."""
+
+    changed: tuple[int, int]
+    """Time and size of its file."""
+    adapter: Adapter
+    language: str
+    own: Voice
 
 
 class Synthesizer:
@@ -106,8 +118,6 @@ class Synthesizer:
         """What its voice adds to the weights, where it is one of several over them; see `adapted`."""
         self._speakers = dict[str, Voice]()
         self._own: Voice | None = None
-        self._adapted = dict[tuple[Path, int, int], Synthesizer]()
-        """Voices over these weights by file, time and size; the one that was used last at the end."""
         self._load(gpt_state, slots)
 
     def renew(self, gpt_state: State) -> None:
@@ -129,32 +139,36 @@ class Synthesizer:
         self._has_other_weights = gpt_state is not None
         self._voices = dict[str, Voice]()
         """Of recordings, by their content; the one that was used last at the end."""
+        self._adapted = dict[Path, LoadedVoice]()
+        """LoRA voices by their files, the one that was used last at the end. Not the synthesizers made of them: these
+        share this dict, and in a circle the weights would outlive the model."""
         self.batch = SpeechBatch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
 
     def adapted(self, path: Path) -> "Synthesizer":
         """This model with a voice of a LoRA run: another synthesizer over the same weights, slots and requests.
 
         Args:
-            path: the voice's file; see `utils.inference.voice_file`. It is read once.
+            path: the voice's file; see `utils.inference.voice_file`. It is read once, and again when it has changed.
 
         Raises:
             UserError: it cannot be read, or belongs to another base.
         """
-        facts = path.stat() if path.is_file() else None
-        key = (path.absolute(), facts.st_mtime_ns, facts.st_size) if facts else (path, 0, 0)
-        other = self._adapted.pop(key, None)
-        if other is None:
+        key, facts = path.absolute(), path.stat() if path.is_file() else None
+        changed = (facts.st_mtime_ns, facts.st_size) if facts else (0, 0)
+        known = self._adapted.pop(key, None)
+        if known is None or known.changed != changed:
             if self._has_other_weights:
                 raise UserError(
                     what="a voice is added to its base, not to a run", where=str(path), fix="name the base as the model"
                 )
             file = read_voice_file(path, self.base)
-            other = copy(self)
-            other.adapter, other.language = file.adapter, file.facts.get("language") or self.language
-            other._own = make_voice(self.gpt, self.decoder, self.base.mel_stats(), file.reference, self.limits)
-        self._adapted[key] = other
-        if len(self._adapted) > MAX_VOICES:
+            own = make_voice(self.gpt, self.decoder, self.base.mel_stats(), file.reference, self.limits)
+            known = LoadedVoice(changed, file.adapter, file.facts.get("language") or self.language, own)
+        self._adapted[key] = known
+        if len(self._adapted) > MAX_VOICE_FILES:
             del self._adapted[next(iter(self._adapted))]
+        other = copy(self)
+        other.adapter, other.language, other._own = known.adapter, known.language, known.own
         return other
 
     @property
@@ -164,14 +178,16 @@ class Synthesizer:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of its tensors: weights as they are, their prepared copies, caches and slots."""
+        """Memory of its tensors: weights as they are, their prepared copies, caches and slots, files of voices."""
         modules = (self.gpt, self.decoder, *self.vocoder.modules)
         storages = {
             tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
             for module in modules
             for tensor in (*module.parameters(), *module.buffers())
         }
-        return sum(storages.values()) + self.batch.decoder.num_bytes
+        # On a GPU, files of voices take the machine's memory, not its own.
+        files = list(self._adapted.values()) if self.device.type != "cuda" else []
+        return sum(storages.values()) + self.batch.decoder.num_bytes + sum(one.adapter.num_bytes for one in files)
 
     def voice(self, reference: Path) -> Voice:
         """The voice of a recording, on the model's device; make it once and speak with it many times.
@@ -200,7 +216,8 @@ class Synthesizer:
         """The reference voices that came with the model, by name, on its device."""
         if not self._speakers and self.base.speakers.is_file():
             found = read_speakers(self.base.speakers)
-            self._speakers = {name: voice.to(self.device) for name, voice in found.items()}
+            # Not replaced: voices over the same weights share it.
+            self._speakers.update({name: voice.to(self.device) for name, voice in found.items()})
         return self._speakers
 
     def default_voice(self) -> Voice:

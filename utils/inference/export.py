@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from utils.bases.base import ADDED_ROWS, Base, spans_of
 from utils.bases.catalog import read_about
 from utils.bases.find import run_base
@@ -15,14 +17,14 @@ from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError, disk_errors
-from utils.files import write_atomic
+from utils.files import share_file, write_atomic
 from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
 from utils.inference.voice_file import write_voice_file
 from utils.jobs.device import require_usable
-from utils.model.lora import ADDED_PART
-from utils.model.weights import DECODER_PREFIX, part, read_weights, write_pickle
+from utils.model.lora import ADDED_PART, low_rank_pairs
+from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, State, part, read_weights, write_pickle
 from utils.model.xtts import full_state
 from utils.project.advice import command
 from utils.project.paths import Project, open_project
@@ -95,7 +97,7 @@ def export_voice(config: ExportConfig) -> Path:
         config: which project, run and checkpoint.
 
     Raises:
-        UserError: no such run or checkpoint, one that learned more than additions, or its base is gone.
+        UserError: no such run or checkpoint, one that learned more than additions, or its base is gone or another one.
     """
     project, run, checkpoint = _chosen(config)
     settings, base = TrainConfig.load(run / "config.yaml"), run_base(run)
@@ -115,6 +117,9 @@ def export_voice(config: ExportConfig) -> Path:
             where=str(run),
             fix=fix,
         )
+    if not _is_over(base, learned, load_checkpoint(checkpoint)):
+        what = f"base {base.name} is not what run {run.name} was trained on: its weights have changed since"
+        raise UserError(what=what, where=str(base.folder), fix=fix)
     project.ready.mkdir(exist_ok=True)
     path = project.ready / VOICE_FILE
     about = {key: value for key, value in _about(project, run, checkpoint, base, settings).items() if key in IN_VOICE}
@@ -129,6 +134,15 @@ def export_voice(config: ExportConfig) -> Path:
             else "",
         )
     return path
+
+
+def _is_over(base: Base, learned: State, merged: State) -> bool:
+    """Whether additions make a base what a checkpoint is: the run's own export may lie in the base's place by now."""
+    name, (down, up) = next(iter(low_rank_pairs(learned, torch.float32).items()))
+    before, delta = base.state()[f"{GPT_PREFIX}{name}.weight"].float(), down.T @ up
+    error = merged[f"{name}.weight"].float() - before - delta
+    # Sums are rounded by 1e-7 of themselves.
+    return bool(error.norm() < 0.1 * delta.norm() + 1e-6 * before.norm())
 
 
 def _chosen(config: ExportConfig) -> tuple[Project, Path, Path]:
@@ -223,7 +237,10 @@ def _longest_clips(train_csv: Path) -> dict[str, Path]:
 
 
 def _swap(aside: Path, ready: Path) -> None:
+    """Put a new ready/ in place of the former one, whose LoRA voice stays: only `export_voice` makes another."""
     aside.chmod(0o755)
+    if (ready / VOICE_FILE).is_file():
+        share_file(ready / VOICE_FILE, aside / VOICE_FILE)
     former = ready.with_name(f".{ready.name}-former")
     shutil.rmtree(former, ignore_errors=True)
     if ready.exists():

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from utils.bases.base import Base
-from utils.bases.find import find_base, known_name, run_base
+from utils.bases.find import find_base, known_name, run_base, weights_hash
 from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
 from utils.inference.voice_file import base_of_voice
@@ -92,8 +92,10 @@ class ModelCache:
         """
         if kind == "voice":
             base = base_of_voice(Path(source))
-            of_base = known_name(base) or str(base.folder)
-            over = self.load(kind="base", source=of_base, name=name and of_base, project=project)
+            of_base = known_name(base)
+            # Names are shown to clients of the server, who are not to see paths.
+            label = of_base or f"{base.name} {weights_hash(base)[:12]}"
+            over = self.load(kind="base", source=of_base or str(base.folder), name=name and label, project=project)
             voice = over.adapted(Path(source))
             voice.pronunciations = over.pronunciations
             return voice
@@ -143,7 +145,8 @@ class ModelCache:
             except Exception as error:  # noqa: BLE001
                 if slots == 1 or not is_out_of_memory(error):
                     log.error("%s is unloaded, it cannot speak any more: %s", model.base.name, error)
-                    self._drop(*(name for name, one in self.models.items() if one is model))
+                    # Of a LoRA voice, the base that it speaks over.
+                    self._drop(*(name for name, one in self.models.items() if one.batch is model.batch))
                     return False
                 slots //= 2
             else:

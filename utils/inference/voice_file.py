@@ -113,12 +113,14 @@ def read_voice_file(path: Path, base: Base) -> VoiceFile:
         wanted = [(facts["rank"], size) for size in sizes[layer.split(".", 3)[-1]]]
         if (found := [tuple(one.shape) for one in pair]) != wanted:
             raise _damaged(path, f"{layer} has sizes {found}; rank {facts['rank']} takes {wanted}")
-        if not all(one.is_floating_point() and one.isfinite().all() for one in pair):
-            raise _damaged(path, f"{layer} holds no finite numbers")
-        pairs.append((pair[0], pair[1]))
-    if _REFERENCE not in tensors:
+        if not all(one.dtype is DTYPE and one.isfinite().all() for one in pair):
+            raise _damaged(path, f"{layer} holds no finite numbers of 16 bits")
+        # Copied: what was read is the mapped file, and whoever copies another one over it would end this process.
+        pairs.append((pair[0].clone(), pair[1].clone()))
+    content = tensors.get(_REFERENCE)
+    if content is None or content.dtype is not torch.uint8:
         raise _damaged(path, "its recording is missing")
-    return VoiceFile(facts=facts, adapter=Adapter(tuple(pairs)), reference=_recording(tensors[_REFERENCE], base, where))
+    return VoiceFile(facts=facts, adapter=Adapter(tuple(pairs)), reference=_recording(content, base, where))
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -126,10 +128,10 @@ def _facts(path: Path) -> dict[str, Any]:
         raise UserError(what="there is no such voice file", where=str(path), fix="name a voice.safetensors")
     try:
         facts = json.loads(read_metadata(path)[_FACTS])
-        named = [facts["base"][key] for key in ("name", "folder", "sha256")]
+        named = [*(facts["base"][key] for key in ("name", "folder", "sha256")), facts.get("language") or ""]
         is_whole = all(isinstance(one, str) for one in named)
         is_whole &= all(isinstance(facts[key], int) for key in ("rank", "format"))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         is_whole = False
     if not is_whole:
         raise UserError(
@@ -147,11 +149,12 @@ def _require_base(path: Path, origin: dict[str, Any], base: Base) -> None:
     if (found := weights_hash(base)) == origin["sha256"]:
         return
     belongs = _described(origin["name"], origin.get("version"), origin["sha256"])
+    speak = "" if origin["name"] == base.name else f"speak with {origin['name']}, or "
     raise UserError(
         what=f"this voice belongs to base {belongs}, "
         f"and this is {_described(base.name, base.about.get('version'), found)}",
         where=str(path),
-        fix=f"speak with {origin['name']}, or train the voice again on {base.name}",
+        fix=f"{speak}train the voice again on {base.name}",
     )
 
 
