@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
@@ -28,6 +29,10 @@ from wyoming.tts import (
 from tests.server.conftest import TEXT, Server, start_server
 from tests.server.test_process import run
 from utils.server.guard import MAX_BODY_BYTES
+from utils.server.service import SpeechService
+from utils.server.settings import ServerConfig
+from utils.server.talk import Desk
+from utils.server.wyoming import _Client, _Reader
 from utils.speech.voice_library import VOICES_FOLDER
 
 MOST = 3
@@ -169,6 +174,35 @@ def test_the_speech_of_a_client_that_leaves_ends(server: Server, awaited: type[E
     begun = time.monotonic()
     server.until("requests_live")
     assert time.monotonic() - begun < 10, "they ask for minutes of speech"
+
+
+def test_a_client_that_leaves_is_noticed_though_it_sent_more_than_was_read() -> None:
+    async def noticed() -> None:
+        for leave in (_Reader.feed_eof, lambda reader: reader.set_exception(ConnectionResetError())):
+            reader = _Reader()
+            reader.feed_data(b"{}\n")
+            leave(reader)
+            await asyncio.wait_for(_Client(cast(Desk, None), reader, cast(asyncio.StreamWriter, None))._until_gone(), 5)
+
+    asyncio.run(noticed())
+
+
+def test_parts_are_joined_as_they_came(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said = list[str]()
+
+    async def speak(client: _Client, text: str) -> None:
+        said.append(text)
+
+    async def conversation() -> None:
+        desk = Desk(SpeechService(ServerConfig(output=tmp_path)))
+        client = _Client(desk, _Reader(), cast(asyncio.StreamWriter, None), text="")
+        for part in ("Hel", "lo ", "", "there.", "\n", "", "I have 3.", "5 apples", ". "):
+            await client._answer(SynthesizeChunk(text=part).event())
+        said.append(client.text or "")
+
+    monkeypatch.setattr(_Client, "_speak", speak)
+    asyncio.run(conversation())
+    assert list(filter(None, said)) == ["Hello there.", "I have 3.5 apples. "]
 
 
 @pytest.mark.parametrize(

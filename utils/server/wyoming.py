@@ -57,6 +57,7 @@ async def answering(desk: Desk, listening: socket.socket | None) -> AsyncIterato
         with closing(writer), suppress(asyncio.CancelledError):
             if not places.locked():
                 async with places:
+                    assert isinstance(reader, _Reader)
                     await _Client(desk, reader, writer).serve()
 
     def protocol() -> asyncio.StreamReaderProtocol:
@@ -70,6 +71,17 @@ async def answering(desk: Desk, listening: socket.socket | None) -> AsyncIterato
 class _Reader(asyncio.StreamReader):
     """Brings no event that is larger than a request may be; the library reads and keeps as much as a client names."""
 
+    is_gone = False
+    """Whether the client has closed the connection, though what it sent before may not be read yet."""
+
+    def feed_eof(self) -> None:
+        self.is_gone = True
+        super().feed_eof()
+
+    def set_exception(self, exc: Exception) -> None:
+        self.is_gone = True
+        super().set_exception(exc)
+
     async def readexactly(self, n: int) -> bytes:
         if n > MAX_BODY_BYTES:
             raise EOFError(f"an event of {n} bytes")
@@ -81,7 +93,7 @@ class _Client:
     """One connection."""
 
     desk: Desk
-    reader: asyncio.StreamReader
+    reader: _Reader
     writer: asyncio.StreamWriter
     voice: Any = None
     """As it was asked for."""
@@ -95,9 +107,12 @@ class _Client:
                 await self._answer(event)
         except (EOFError, OSError) as error:
             log.info("a client of the Wyoming port has left or stopped sending: %r", error)
+            # Closing waits until all is sent, which one that reads nothing prevents.
+            self.writer.transport.abort()
         except Exception as error:  # noqa: BLE001
             fault = as_api_error(error)
-            with suppress(OSError):
+            # ValueError: words of the client that cannot be written, such as half a pair.
+            with suppress(OSError, ValueError):
                 await self._send(Error(fault.message, code=fault.code))
 
     async def _answer(self, event: Event) -> None:
@@ -114,8 +129,10 @@ class _Client:
                 await self._speak(text)
             case "synthesize-chunk" if self.text is not None:
                 most = self.desk.service.config.max_characters
-                *whole, rest = split_sentences(self.text + text, most) or [""]
-                self.text = rest + " " * text[-1:].isspace()
+                text = self.text + str(text or "")
+                *whole, rest = split_sentences(text, most) or [""]
+                # The split drops the space at the end, which the next part may need.
+                self.text = rest + text[-1:] * text[-1:].isspace()
                 await self._speak(" ".join(whole))
             case "synthesize-stop" if self.text is not None:
                 await self._speak(self.text)
@@ -138,7 +155,7 @@ class _Client:
             generation.cancel()
 
     async def _until_gone(self) -> Message:
-        while not self.reader.at_eof():
+        while not self.reader.is_gone:
             await asyncio.sleep(POLL_S)
         return {"type": "http.disconnect"}
 
