@@ -81,6 +81,7 @@ def test_audacity_labels() -> None:
 SEGMENTS = [
     {"id": 0, "start": 0.0, "end": 1.5, "text": " One, two.", "speaker": "SPEAKER_00", "words": []},
     {"id": 1, "start": 2, "end": None, "text": "Three."},
+    {"id": 2, "start": 3, "end": 4, "text": None, "speaker": None},
 ]
 
 
@@ -91,6 +92,7 @@ def test_segments_of_whisper(whole: bool) -> None:
     assert [(cue.place, cue.text, cue.speaker) for cue in found] == [
         ("segment 1", "One, two.", "SPEAKER_00"),
         ("segment 2", "Three.", "speaker"),
+        ("segment 3", "", "speaker"),
     ]
     assert (found[0].start_s, found[0].end_s, found[0].problem) == (0.0, 1.5, "")
     assert "its times cannot be read" in found[1].problem

@@ -47,6 +47,41 @@ def test_letters_of_a_language_show_the_code_page_and_no_other(tmp_path: Path, l
         assert guessed is None or path.read_bytes().decode(guessed) == text, other
 
 
+@pytest.mark.parametrize(
+    ("language", "content"),
+    [
+        ("es", "Está más allá.".encode("cp850")),
+        ("es", "La canción.".encode("mac_roman")),
+        ("fr", "Il va à Paris, où il vit.".encode("cp850")),
+        ("de", "Die Straße.".encode("cp850")),
+        ("en", "“Hello,” he said — again…".encode("mac_roman")),
+        ("en", "A café.".encode("cp850")),
+        ("en", "They don’t.\n".encode() + "A café.\n".encode("cp1252")),
+        ("de", "Übung macht Öl.\n".encode() + "Für\n".encode("cp1252")),
+        ("pt", "Não é à toa.\n".encode() + "Só\n".encode("cp1252")),
+    ],
+)
+def test_a_sentence_of_another_page_or_of_two_is_not_guessed(tmp_path: Path, language: str, content: bytes) -> None:
+    """The letters of DOS and of old Macs are marks here, so that few of them look like text."""
+    (tmp_path / "a.txt").write_bytes(content)
+    assert guess_encoding(tmp_path / "a.txt", language) is None
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "“Hello,” he said – it’s £5… naïve—yes."),
+        ("es", "¿Está más allá? Ñandú, el 1º ¡Él!"),
+        ("fr", "« Il va à Paris », où l’œuvre coûte 5 €… Écoute !"),
+        ("it", "È così perché la città è là."),
+        ("fi", "Hyvää päivää."),
+    ],
+)
+def test_sentences_of_windows_are_read(tmp_path: Path, language: str, text: str) -> None:
+    (tmp_path / "a.txt").write_bytes(text.encode("cp1252"))
+    assert guess_encoding(tmp_path / "a.txt", language) == "cp1252"
+
+
 def test_other_encodings_must_be_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("one\ncafé".encode("latin-1"))
     with pytest.raises(UserError, match="not UTF-8") as caught:

@@ -1,5 +1,6 @@
 """Tables, names and files of other programs and systems are read, and all is accounted for."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -147,17 +148,45 @@ def test_every_line_of_a_kaldi_folder_is_used_or_named(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "command", ["flac -c --skip=9 wavs/b.flac |", "flac -c wavs/b.flac | sox - -t wav - speed 2 |", "cat wavs/b.flac |"]
+)
+def test_a_command_that_may_change_the_sound_names_no_recording(tmp_path: Path, command: str) -> None:
+    _touch(tmp_path, "wavs/b.flac")
+    (tmp_path / "wav.scp").write_text(f"b {command}\n")
+    (tmp_path / "text").write_text("b Good bye!\n")
+    found = read_source(tmp_path)
+    assert (
+        [clip.fault.reason for clip in found if clip.fault]
+        == ["missing file", "no transcript"]
+        == [clip.fault.reason for clip in found]
+    )
+
+
+def test_what_whisper_recognized_replaces_neither_a_text_nor_subtitles(tmp_path: Path) -> None:
+    recognized = json.dumps([{"start": 0, "end": 0.2, "text": "Help o."}])
+    for name, other in (("one", "one.txt"), ("two", "two.en.srt")):
+        soundfile.write(tmp_path / f"{name}.wav", tone(1, 22_050)[0].numpy(), 22_050)
+        (tmp_path / f"{name}.json").write_text(recognized)
+        (tmp_path / other).write_text(HELLO if other == "one.txt" else f"1\n00:00:00,000 --> 00:00:00,200\n{HELLO}\n")
+    assert [(clip.origin.split(",")[0], clip.text) for clip in read_source(tmp_path)] == [
+        ("one.txt", HELLO),
+        ("two.en.srt", HELLO),
+    ]
+
+
 def test_kaldis_segments_are_parts_of_recordings_that_lie_elsewhere_in_the_input(tmp_path: Path) -> None:
     _touch(tmp_path, "wavs/talk.wav")
     (tmp_path / "data/train").mkdir(parents=True)
-    segments = "t1 talk 0.00 1.5\nt2 talk 2 3.25\nt3 talk 9 8\nt4 lost 1 2\nt5 talk one two\n"
-    texts = "".join(f"t{number} Text {number}.\n" for number in range(1, 6))
+    segments = "t1 talk 0.00 1.5\nt2 talk 2 3.25\nt3 talk 9 8\nt4 lost 1 2\nt5 talk one two\nt6 talk 9 -1\n"
+    texts = "".join(f"t{number} Text {number}.\n" for number in range(1, 7))
     for name, content in (("wav.scp", "talk wavs/talk.wav\n"), ("segments", segments), ("text", texts)):
         (tmp_path / "data/train" / name).write_text(content)
     found = read_source(tmp_path)
     assert [(clip.text, clip.start_s, clip.end_s) for clip in found if not clip.fault] == [
         ("Text 1.", 0.0, 1.5),
         ("Text 2.", 2.0, 3.25),
+        ("Text 6.", 9.0, None),
     ]
     assert [clip.fault.reason for clip in found if clip.fault] == ["unreadable row"] + ["missing file"] * 2
 

@@ -162,8 +162,8 @@ def is_transcript(path: Path) -> bool:
 def _segments(content: str) -> Iterator[Cue]:
     """Segments of Whisper, faster-whisper or WhisperX, which adds speakers."""
     for number, segment in enumerate(_found_segments(content), start=1):
-        text = _plain(str(segment["text"]))
-        cue = Cue(place=f"segment {number}", text=text, lines=(text,), speaker=segment.get("speaker", DEFAULT_SPEAKER))
+        text, speaker = _plain(str(segment["text"] or "")), clean(str(segment.get("speaker") or DEFAULT_SPEAKER))
+        cue = Cue(place=f"segment {number}", text=text, lines=(text,), speaker=speaker)
         try:
             yield replace(cue, start_s=float(segment["start"]), end_s=float(segment["end"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -214,7 +214,13 @@ def cue_files(audio: Path, files: Listing) -> list[Path]:
     endings = (*SUBTITLE_SUFFIXES, *BY_CONTENT)
     names = files.by_stem(str(audio.parent), endings).get(composed(audio.stem), [])
     found = [path for path in map(audio.with_name, names) if path.suffix.lower() in PARSERS or is_transcript(path)]
-    return sorted(found, key=lambda path: (len(path.stem), endings.index(path.suffix.lower())))
+
+    def rank(path: Path) -> tuple[bool, int, int]:
+        kind = path.suffix.lower()
+        # Subtitles in a language, such as talk.en.srt, go before what Whisper recognized, too.
+        return kind in BY_CONTENT, len(path.stem), endings.index(kind)
+
+    return sorted(found, key=rank)
 
 
 _TOUCHING_S = 0.1

@@ -88,9 +88,10 @@ def _text(value: Any) -> str:
 
 KALDI = ("segments", "text", "utt2spk")
 """Files that are read with the wav.scp beside them."""
-_DECODES = re.compile(r"flac (?:-\S+ )*(\S+\.flac) ?\|")
-"""A command whose file we decode; others could change the sound, and none is run."""
-_PART = re.compile(r"\A(.*?)(?: (\d+\.?\d*) (\d+\.?\d*))?\Z")
+_DECODES = re.compile(r"\A(?:\S*/)?flac (?:-[a-z-]+ )*(\S+\.flac) ?\|\Z")
+"""A command whose file we decode; others, and options with values, could change the sound, and none is run."""
+_PART = re.compile(r"\A(.*?)(?: (\d+\.?\d*) (-1|\d+\.?\d*))?\Z")
+"""A recording, and the seconds of its part; -1 is the recording's end."""
 
 
 def read_kaldi(path: Path, encoding: str | None = None) -> list[Row]:
@@ -110,8 +111,9 @@ def read_kaldi(path: Path, encoding: str | None = None) -> list[Row]:
             text=texts.pop(key, none).text,
             speaker=speakers.pop(key, none).text or DEFAULT_SPEAKER,
         )
-        rows.append(_with_times(row, {"start": float(start or 0), "end": float(end) if end else None}))
-    rest = (*(recordings[name] for name in recordings.keys() - used), *texts.values(), *speakers.values())
+        rows.append(_with_times(row, {"start": float(start or 0), "end": None if end in ("", "-1") else float(end)}))
+    unused = [line for name, line in recordings.items() if name not in used]
+    rest = (*unused, *texts.values(), *speakers.values())
     return rows + [replace(row, problem="no other line is about it") for row in rest]
 
 

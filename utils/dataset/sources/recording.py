@@ -165,8 +165,10 @@ def _find_rows(table: Path, root: Path, rows: Sequence[Row], reading: ReadOption
     folder, files = table.parent.absolute(), reading.files
     paths = [find_audio(folder, row.audio, files.is_file) if _can_be_named(row) else table.absolute() for row in rows]
     # Lists of some programs lie in a folder of their own, and name recordings as the folder above has them.
-    above = ((path, find_audio(root, row.audio, files.is_file)) for path, row in zip(paths, rows, strict=True))
-    paths = [path if files.is_file(str(path)) or not files.is_file(str(other)) else other for path, other in above]
+    for number, path in enumerate(paths):
+        if root != folder and not files.is_file(str(path)):
+            above = find_audio(root, rows[number].audio, files.is_file)
+            paths[number] = above if files.is_file(str(above)) else path
     named = zip(rows, paths, strict=True)
     # An absolute path that exists is taken as it is.
     moved = [r.audio for r, p in named if _ABSOLUTE.match(r.audio) and p != folder / r.audio and files.is_file(str(p))]
