@@ -71,9 +71,14 @@ def test_what_cannot_be_kept_is_refused_before_anything_begins(project: Project,
         with pytest.raises(UserError, match="no prepared dataset"):
             fine_tune(config(project, wrong, ""))
     assert not project.runs.exists()
-    two = f"{spanish.folder}:0.2, {spanish.folder}"
+    french = make_project(project.output, name="french", num_train=1)
+    french.language_file.write_text("fr", encoding="utf-8")
+    two = f"{spanish.folder}:0.2, {french.folder}"
     found = kept_languages(config_of(project, keep_languages=two, language="en"), base)
-    assert [(one.language, one.share) for one in found] == [("es", 0.2), ("es", 0.1)]
+    assert [(one.language, one.share) for one in found] == [("es", 0.2), ("fr", 0.1)]
+    for known in (spanish, project):
+        with pytest.raises(UserError, match="has already"):
+            kept_languages(config_of(project, keep_languages=f"{two}, {known.folder}"), base)
 
 
 def test_the_warning_names_those_that_are_not_kept(project: Project, spanish: Project, monkeypatch) -> None:

@@ -58,6 +58,13 @@ def test_recordings_are_uploads_and_reading_goes_on_behind_them(reading, tmp_pat
     assert reading.following(second) == "" == RecordingSession(reading.project, "pl").following()
 
 
+def test_sentences_that_begin_alike_are_two_recordings(reading, tmp_path):
+    start = "the old man walked slowly along the river with his dog"
+    read(reading, tmp_path, f"{start} at noon")
+    read(reading, tmp_path, f"{start} at night")
+    assert len(reading.recorded) == 2
+
+
 def test_a_sentence_that_is_read_again_counts_once(reading, tmp_path):
     for seconds in (1, 2):
         read(reading, tmp_path, reading.sentences[0], seconds=seconds)

@@ -102,6 +102,15 @@ TABLES = {
 }
 
 
+def test_a_recording_of_the_folder_above_is_taken_by_its_whole_name_alone(tmp_path: Path) -> None:
+    _touch(tmp_path, "day/table.csv", "wavs/one.wav", "two.wav")
+    (tmp_path / "day" / "table.csv").write_text("audio_file|text\none.wav|Hello, you.\ntwo.wav|Good bye!\n")
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"), language="en")
+    found = {one.text: one for one in read_source(tmp_path, reading)}
+    assert "missing file" in str(found["Hello, you."].fault)
+    assert found["Good bye!"].fault is None and found["Good bye!"].audio == tmp_path / "two.wav"
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_of_other_programs_and_systems_name_their_recordings(tmp_path: Path, kind: str) -> None:
     name, content, recordings = TABLES[kind]

@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 from utils.audio.sound_file import sound_seconds
 from utils.dataset.sources.intake import RECORDINGS_FOLDER, add_uploads, safe_name, uploads_folder
@@ -17,6 +18,7 @@ from utils.project.paths import Project
 ENOUGH_S = 180.0
 """Seconds of recordings that a reading ends with: thirty to forty sentences."""
 _NAME_LENGTH = 48
+"""Of a longer sentence the name has the beginning and a checksum: two may begin alike."""
 
 
 @dataclass(frozen=True)
@@ -64,5 +66,7 @@ class RecordingSession:
         add_uploads(self.project, [sound, transcript], quota_bytes=quota_bytes)
 
     def _name(self, words: str) -> str:
-        start = "-".join(re.findall(r"\w+", words.lower()))[:_NAME_LENGTH]
+        start = "-".join(re.findall(r"\w+", words.lower()))
+        if len(start) > _NAME_LENGTH:
+            start = f"{start[:_NAME_LENGTH]}-{crc32(start.encode()):08x}"
         return safe_name(f"read-{self.language}-{start}.wav")

@@ -164,11 +164,13 @@ def _find_rows(table: Path, root: Path, rows: Sequence[Row], reading: ReadOption
     """The recording of every row; notes which were found under other names than their rows have."""
     folder, files = table.parent.absolute(), reading.files
     paths = [find_audio(folder, row.audio, files.is_file) if _can_be_named(row) else table.absolute() for row in rows]
-    # Lists of some programs lie in a folder of their own, and name recordings as the folder above has them.
+    # Lists of some programs lie in a folder of their own, and name recordings as the folder above has them. Where only
+    # the last parts of a name agree, it may be another recording: but for absolute paths, which a note names.
     for number, path in enumerate(paths):
-        if root != folder and not files.is_file(str(path)):
-            above = find_audio(root, rows[number].audio, files.is_file)
-            paths[number] = above if files.is_file(str(above)) else path
+        if root != folder and not files.is_file(str(path)) and _can_be_named(row := rows[number]):
+            above = find_audio(root, row.audio, files.is_file)
+            is_named = above.parent == (root / row.audio.replace("\\", "/")).parent or _ABSOLUTE.match(row.audio)
+            paths[number] = above if is_named and files.is_file(str(above)) else path
     named = zip(rows, paths, strict=True)
     # An absolute path that exists is taken as it is.
     moved = [r.audio for r, p in named if _ABSOLUTE.match(r.audio) and p != folder / r.audio and files.is_file(str(p))]
