@@ -135,7 +135,7 @@ def test_rows_that_are_damaged_or_huge_cost_only_themselves(tmp_path: Path) -> N
 def test_a_table_that_is_damaged_all_over_is_refused_but_other_inputs_are_read(tmp_path: Path) -> None:
     source = make_source(tmp_path / "in", 3)
     (tmp_path / "nuls.csv").write_bytes(b"audio_file|text\n" + b"a\0b.wav|x\0y\n" * 9)
-    (tmp_path / "latin.csv").write_bytes(b"audio_file|text\na.wav|caf\xe9\n")
+    (tmp_path / "latin.csv").write_bytes(b"audio_file|text\na.wav|caf\x81\n")
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr("a.wav", bytes(30 * 2**20))
     with zipfile.ZipFile(tmp_path / "path.zip", "w") as escape:
