@@ -68,7 +68,7 @@ def test_train_profiles_steps_and_names_the_costliest_operations(trained: Projec
     assert len(re.findall(r"^\S.* +\d+ calls +\d+\.\d ms +\d+\.\d%$", found, re.MULTILINE)) == 10, printed
     assert "aten::addmm" in found or "aten::mm" in found
     events = json.loads(gzip.decompress((trained.folder / "runs" / "profiled" / "trace.json.gz").read_bytes()))
-    assert {"ProfilerStep#0"} == {name for e in events["traceEvents"] if (name := e["name"]).startswith("ProfilerStep")}
+    assert {"ProfilerStep#1"} == {name for e in events["traceEvents"] if (name := e["name"]).startswith("ProfilerStep")}
 
 
 def test_train_says_what_a_base_of_many_languages_may_lose(trained: Project, tmp_path: Path, capfd) -> None:

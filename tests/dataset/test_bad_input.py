@@ -25,7 +25,7 @@ BAD_INPUT: dict[str, tuple[Callable[[Path], object], str]] = {
     "not audio": (lambda folder: _clip(folder, b"RIFF" + bytes(range(200))), "unreadable audio"),
     "text named wav": (lambda folder: _clip(folder, b"Hello, I am text.\n" * 99), "unreadable audio"),
     "missing columns": (lambda folder: _table(folder, "a.wav|Hello.", header="file|words"), "no columns audio_file"),
-    "not UTF-8": (lambda folder: _table(folder, b"a.wav|caf\xe9"), "not UTF-8"),
+    "not UTF-8": (lambda folder: _table(folder, b"a.wav|caf\x81"), "not UTF-8"),
     "no table rows": (lambda folder: _table(folder, ""), "the input holds no recordings"),
     "foreign characters": (lambda folder: _spoken(folder, "ⵣⵣⵣ"), "unsupported characters: ⵣ"),
     "no words": (lambda folder: _spoken(folder, "?!"), "empty text"),

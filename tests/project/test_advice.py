@@ -18,6 +18,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tests.commands import run_as_printed
 from tests.documents import FLAG, TARGETS, known_flags
@@ -27,10 +29,12 @@ from utils.bases.download import fetch_base
 from utils.bases.find import find_base
 from utils.cli import base, export, language, measure_switches, prepare, synthesize, train, voices
 from utils.cli.common import parse
-from utils.config import SynthesizeConfig, TrainConfig
+from utils.config import ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
+from utils.inference.export import export_voice
+from utils.inference.voice_file import base_of_voice
 from utils.project.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command, train_command
 from utils.project.paths import Project
 from utils.runs import layout
@@ -110,6 +114,15 @@ def spoken(world: World) -> object:
     return synthesize.synthesize(SynthesizeConfig(project="nothing", output=world.project.output, text="No."))
 
 
+def voice_of(world: World) -> object:
+    return export_voice(ExportConfig(project=world.project.name, output=world.project.output, adapter=True))
+
+
+def no_voice(world: World) -> object:
+    save_file({"a": torch.zeros(1)}, path := world.project.folder / "voice.safetensors")
+    return base_of_voice(path)
+
+
 def next_of(world: World, project: Project) -> str:
     settings = LanguageConfig(project=project.name, output=project.output, language="amh", g2p="amh")
     return language._next(settings, project, find_base("tiny").folder)
@@ -173,6 +186,8 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/cli/voices.py _next": lambda world, _: voices._next("anna", world.project.output),
     "utils/cli/base.py _next": lambda world, _: base._next("tiny"),
     "webui/handlers/settings_file.py show_command": lambda world, _: of_the_form(world),
+    "utils/inference/export.py export_voice": lambda world, _: refusal(lambda: voice_of(world)),
+    "utils/inference/voice_file.py _facts": lambda world, _: refusal(lambda: no_voice(world)),
 }
 """File and function of each place that builds a command, and what has it do so."""
 
