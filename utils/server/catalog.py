@@ -1,5 +1,6 @@
 """Which models and voices the server offers, by their names; without torch."""
 
+import threading
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from utils.speech.generation import UnknownModelError
 from utils.speech.models import SpeakingModel, find_model, named_bases, speaking_models
 from utils.speech.voice_library import DEFAULT_VOICE, VOICE_S, VOICE_SUFFIX, NamedVoice, VoiceLibrary
 
+IMPORTS = threading.RLock()
+"""Held while modules that load torchaudio are imported: two threads that import it at once both fail."""
 MAX_LISTS = 100
 """Lists of models' voices and languages that are kept."""
 
@@ -49,8 +52,9 @@ def model_folder(model: SpeakingModel) -> Path:
         UserError: they are gone.
     """
     # Imported late: they load torch.
-    from utils.bases.find import find_base, run_base
-    from utils.inference.voice_file import base_of_voice
+    with IMPORTS:
+        from utils.bases.find import find_base, run_base
+        from utils.inference.voice_file import base_of_voice
 
     if model.kind == "voice":
         return base_of_voice(Path(model.source)).folder
@@ -85,8 +89,9 @@ def model_language(model: SpeakingModel) -> str:
     Raises:
         UserError: its files are gone or damaged.
     """
-    from utils.bases.base import Base
-    from utils.inference.model_cache import own_language
+    with IMPORTS:
+        from utils.bases.base import Base
+        from utils.inference.model_cache import own_language
 
     return own_language(Base(model_folder(model)), Path(model.source) if model.kind == "run" else None)
 
@@ -96,14 +101,16 @@ def model_language(model: SpeakingModel) -> str:
 
 @lru_cache(MAX_LISTS)
 def _voices_in(path: Path, changed_ns: int) -> list[str]:
-    from utils.inference.engine import read_speakers
+    with IMPORTS:
+        from utils.inference.engine import read_speakers
 
     return sorted(read_speakers(path))
 
 
 @lru_cache(MAX_LISTS)
 def _languages_in(folder: Path, changed_ns: int) -> list[str]:
-    from utils.bases.base import Base
+    with IMPORTS:
+        from utils.bases.base import Base
 
     return list(Base(folder).tokenizer().languages)
 
@@ -124,8 +131,9 @@ class Recordings(VoiceLibrary):
         """
         name = self.usable_name(name)
         # Imported late: they load torch.
-        from utils.audio.write import write_wav
-        from utils.model.voices import ReferenceLimits, load_reference
+        with IMPORTS:
+            from utils.audio.write import write_wav
+            from utils.model.voices import ReferenceLimits, load_reference
 
         wav = load_reference(upload, ReferenceLimits(max_seconds=VOICE_S))
         self.folder.mkdir(parents=True, exist_ok=True)

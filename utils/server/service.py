@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from utils.errors import UserError
 from utils.jobs.device import CPU, device_holder, free_device, wanted_device
+from utils.server.catalog import IMPORTS
 from utils.server.settings import ServerConfig
 from utils.speech.generation import (
     FIRST_SOUND_BOUNDS,
@@ -211,12 +212,13 @@ class SpeechService:
         self.counts.first_sounds.clear()
 
     def _new_engine(self) -> "Engine":
-        import torch  # which takes seconds: the port is open already
+        with IMPORTS:  # which take seconds: the port is open already
+            import torch
 
-        from utils.hardware.resources import GIB, memory
-        from utils.inference.model_cache import ModelCache
-        from utils.inference.speaking import Engine
-        from utils.performance_utils.device import settle_device
+            from utils.hardware.resources import GIB, memory
+            from utils.inference.model_cache import ModelCache
+            from utils.inference.speaking import Engine
+            from utils.performance_utils.device import settle_device
 
         kind, reason = settle_device(self.config.device)
         if reason:
