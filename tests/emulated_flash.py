@@ -52,18 +52,31 @@ def _scores(q: Tensor, k: Tensor, scale: float | None, *, is_causal: bool) -> Te
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, *more: Any, **options: Any) -> tuple[Tensor, ...]:
-    _, longest, _, dropout, is_causal, _ = more
+    starts, longest, _, dropout, is_causal, _ = more
     # What the CUDA kernel requires, so that a call it would refuse fails here as well.
     assert q.dtype in (torch.bfloat16, torch.float16) and bounds.dtype == torch.int32 and dropout == 0
     assert longest >= max(clip.stop - clip.start for clip in _clips(bounds)) and q.stride(-1) == 1
     calls["forward"] += 1
+    unused = torch.zeros(2, dtype=torch.uint64)
+    if (used := options.get("seqused_k")) is not None:
+        return _one_query_each(q, k, v, starts, used), torch.empty(0), unused, unused[0], torch.empty(0)
     out, sums = torch.empty_like(q), []
     for clip in _clips(bounds):
         scores = _scores(q[clip], k[clip], options.get("scale"), is_causal=is_causal)
         sums.append(scores.logsumexp(-1))
         out[clip] = torch.einsum("hts,shc->thc", scores.softmax(-1), v[clip].float()).to(q.dtype)
-    unused = torch.zeros(2, dtype=torch.uint64)
     return out, torch.cat(sums, 1), unused, unused[0], torch.empty(0)
+
+
+def _one_query_each(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, used: Tensor) -> Tensor:
+    """Of each of the sequences [N, H, C] to the first `used` of its keys, which begin at `starts`."""
+    assert starts.dtype == used.dtype == torch.int32 and len(starts) == len(q) + 1 == len(used) + 1
+    out = torch.empty_like(q)
+    for number, (start, count) in enumerate(zip(starts.tolist(), used.tolist(), strict=False)):
+        own = slice(start, start + count)
+        scores = _scores(q[number, None], k[own], None, is_causal=False)
+        out[number] = torch.einsum("hts,shc->thc", scores.softmax(-1), v[own].float())[0].to(q.dtype)
+    return out
 
 
 def _backward(

@@ -168,7 +168,7 @@ def test_drawing_takes_what_hugging_face_would_leave(tiny) -> None:
 def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch) -> None:
     """The attention of a GPU, computed here."""
     decoder_a, decoder_b = Decoder(tiny.gpt, slots=4), Decoder(tiny.gpt, slots=4)
-    monkeypatch.setattr(decoder_b, "_attend_by_slot", lambda num: decoder_b._attend_masked(num, decoding.LENGTH_STEP))
+    monkeypatch.setattr(decoder_b, "_attend_by_slot", lambda num: decoder_b._attend_at_once(num, decoding.LENGTH_STEP))
     voice = tiny.default_voice()
     said = []
     for decoder in (decoder_a, decoder_b):

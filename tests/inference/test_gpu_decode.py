@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.emulated_flash import emulated_flash
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.inference import decode as module
@@ -104,6 +105,25 @@ def test_graphs_give_the_codes_of_a_cpu(gpt, cuda, monkeypatch: pytest.MonkeyPat
     by_graphs = decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
     monkeypatch.undo()
     assert by_graphs == decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
+
+
+def test_the_variable_length_kernel_attends_to_what_a_slot_has(gpt, cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Decoder, "_capture_all", lambda self: None)
+    random, found = torch.Generator().manual_seed(0), []
+    heads, channels = gpt.shape.heads, gpt.shape.width // gpt.shape.heads
+    content = torch.randn(gpt.shape.layers, 2, 3, heads, 80, channels, generator=random).bfloat16()
+    q, *new = torch.randn(3, 3, heads, 1, channels, generator=random).bfloat16()
+    for is_flash in (False, True):
+        monkeypatch.setattr(module, "has_flash_attention", lambda device, answer=is_flash: answer)
+        decoder = Decoder(gpt, slots=3, precision="bf16")
+        decoder._cache[..., :80, :] = content
+        decoder._positions[:] = torch.tensor([3, 79, 40])
+        with emulated_flash():
+            attended = decoder._attend_at_once(3, 80)(1, q, torch.stack(new))
+        assert torch.equal(decoder._cache[1, 0, 2, :, 40], new[0][2, :, 0])
+        found.append(attended)
+    assert found[0].shape == found[1].shape == q.shape
+    torch.testing.assert_close(*found, rtol=0.02, atol=0.02)
 
 
 def test_few_graphs_are_captured_and_none_while_speaking(gpt, cuda) -> None:

@@ -5,6 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.launches import FULL, Launches
+from utils.inference import decode as module
 from utils.inference.decode import Decoder
 from utils.model.gpt import XttsGpt
 
@@ -14,12 +15,14 @@ from utils.model.gpt import XttsGpt
 def test_a_code_of_eight_sentences_takes_few_kernels_and_waits_for_nothing(monkeypatch, precision, most, is_greedy):
     monkeypatch.setattr(Decoder, "_capture_all", lambda self: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(module, "has_flash_attention", lambda device: True)
     with FakeTensorMode(), torch.device("cuda"):
         decoder = Decoder(XttsGpt(FULL).eval().requires_grad_(False), slots=8, precision=precision)
         with torch.inference_mode(), Launches() as launches:
-            decoder._advance(8, decoder._attend_masked(8, 256), is_greedy)
+            decoder._advance(8, decoder._attend_at_once(8, 256), is_greedy)
     assert launches.waits == []
-    assert launches.kernels["scaled_dot_product_attention"] == FULL.layers
+    attention = "scaled_dot_product_attention" if precision == "fp32" else "_flash_attention_forward"
+    assert launches.kernels[attention] == FULL.layers
     assert launches.kernels["linear"] == 4 * FULL.layers + 1
     assert launches.kernels.total() <= most, launches.kernels
 

@@ -132,12 +132,12 @@ class PreparedBlock:
             for layer in layers:
                 layer.weight = nn.Parameter(layer.weight.new_empty(0), requires_grad=False)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of [N, n, D], each [N, H, n, C]."""
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Of [N, n, D] queries, [N, H, n, C], and keys and values, [2, N, H, n, C]."""
         rows, length, width = x.shape
         out = self.c_attn(self.ln_1(x).view(-1, width)).view(rows, length, 3, self.heads, width // self.heads)
-        q, k, v = out.permute(2, 0, 3, 1, 4)
-        return q, k, v
+        found = out.permute(2, 0, 3, 1, 4)
+        return found[0], found[1:]
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """The block's output [N, n, D] from its input and its attention's, [N, H, n, C]."""

@@ -92,6 +92,7 @@ class Trainer:
     def __post_init__(self) -> None:
         self.device = self.accelerator.device
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
+        self._learned = [parameter for parameter in self.gpt.parameters() if parameter.requires_grad]
         self.clock = PhaseClock(self.device)
         """Of the phases of training steps."""
 
@@ -127,7 +128,8 @@ class Trainer:
             return self.optimizations.attempt(self.gpt, lambda: self._backward(batches), self.discard)
 
     def _backward(self, batches: list[Batch]) -> Gathered:
-        self.gpt.train()
+        if not self.gpt.training:  # setting it again in each module took a millisecond of a step
+            self.gpt.train()
         mark_step()
         own = [batch for batch in batches if not batch.is_filler]
         texts = sum(batch.packed.num_text_targets for batch in own)
@@ -169,7 +171,7 @@ class Trainer:
         learning_rate = self.optimizer.param_groups[0]["lr"]
         self.clock.begin("optimizer")
         self.scaler.unscale_(self.optimizer)
-        gradients = [parameter.grad for parameter in self.gpt.parameters() if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in self._learned if parameter.grad is not None]
         norms: list[Tensor] = []
         # All of a data type in one launch; the norm is a float32 scalar, whatever theirs are.
         for dtype in {gradient.dtype for gradient in gradients}:
