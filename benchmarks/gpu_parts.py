@@ -217,7 +217,7 @@ def server(check: Check) -> None:
             torch.cuda.empty_cache()
         statuses += [ask(1), client.get("/health").status_code]
         check.say("statuses", *statuses)
-        assert {*statuses} == {200}, "it did not answer"
+        assert {*statuses} == {200}, f"it did not answer: {child.last_words}"
     finally:
         child.stop()
 
