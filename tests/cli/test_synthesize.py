@@ -85,7 +85,7 @@ def test_gpu_of_a_training_is_left_to_it(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(device, "settle_device", lambda requested: ("cuda", ""))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as training:
-        Claim("cuda:0", tmp_path).give_process(tmp_path, "train", ProcessId.of(training.pid))
+        Claim("cuda:0", tmp_path).give(tmp_path, "train", ProcessId.of(training.pid))
         synthesize.main([*TINY, str(tmp_path / "beside.wav")])
         said = capfd.readouterr().err
         assert "speaking on the CPU: Training is already running: the GPU is in use by the train job" in said

@@ -201,7 +201,7 @@ def test_an_idle_gpu_evaluates_and_a_training_keeps_it(trained: Project, tmp_pat
         evaluate(replace(config, device="cpu"))
     assert Claim("cuda:0", tmp_path).named() is None, "it is free again"
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as training:
-        Claim("cuda:0", tmp_path).give_process(tmp_path, "train", ProcessId.of(training.pid))
+        Claim("cuda:0", tmp_path).give(tmp_path, "train", ProcessId.of(training.pid))
         with pytest.raises(UserError, match="cpu True"):
             evaluate(config)
         training.kill()

@@ -10,7 +10,7 @@ import pytest
 from tests.hardware.machines import GIB, make_gpu, make_machine
 from utils.config import TrainConfig
 from utils.hardware.estimates import estimate
-from utils.hardware.gpu import process_name, process_names
+from utils.hardware.gpu import process_name
 from utils.hardware.recommendations import memory_fit
 from utils.hardware.resources import Memory
 
@@ -67,7 +67,7 @@ def test_processes_are_named_without_their_arguments(tmp_path: Path) -> None:
         process.stdout.readline()
         name = process_name(process.pid)
         assert name.startswith("python") and name.endswith(" speaks.py") and "secret" not in name
-        assert process_names([process.pid, 2**22 + 1]) == {process.pid: name}
+
     finally:
         process.communicate()
     assert process_name(process.pid) == ""

@@ -1,5 +1,7 @@
 """A CUDA library that is missing is named with the package that has it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from utils.cli.common import error_exits
@@ -39,7 +41,7 @@ def test_a_library_of_a_package_is_loaded(tmp_path, monkeypatch) -> None:
     (tmp_path / "cublas" / "lib").mkdir(parents=True)
     file = tmp_path / "cublas" / "lib" / "libcublas.so.12"
     file.touch()
-    monkeypatch.setattr(wheel, "_folders", lambda: [file.parent])
+    monkeypatch.setattr(wheel, "find_spec", lambda name: SimpleNamespace(submodule_search_locations=[tmp_path]))
     monkeypatch.setattr(wheel, "CDLL", loaded.append)
     assert load_library("libcublas.so.12") and loaded == [str(file)]
     assert not load_library("libcublas.so.11")

@@ -8,7 +8,7 @@ import torch
 from scripts import torch_for_gpu
 from tests.hardware.machines import make_gpu, make_machine
 from utils.hardware.gpu import Gpu
-from utils.hardware.wheel import WHEELS, TorchBuild, best_wheel, gpu_problems, parse_version, torch_build
+from utils.hardware.wheel import WHEELS, TorchBuild, best_wheel, gpu_problems, torch_build
 
 CU130 = TorchBuild(version="2.11.0+cu130", cuda=(13, 0))
 ON_X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -25,7 +25,6 @@ def test_the_build_is_read_without_importing_torch():
     build = torch_build()
     assert build.version == torch.__version__
     assert (build.cuda and f"{build.cuda[0]}.{build.cuda[1]}") == torch.version.cuda
-    assert parse_version("__version__ = '2.11.0+cpu'\ncuda: Optional[str] = None\n").cuda is None
 
 
 @pytest.mark.skipif(torch.version.cuda != "13.0" or not ON_X86, reason="another build is installed")

@@ -216,7 +216,7 @@ def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path, monkeypat
     claim = Claim(CPU, tmp_path)
     run = tmp_path / "voice" / "runs" / "one"
     run.mkdir(parents=True)
-    claim.give_process(run, "train", ProcessId.of(os.getpid()))
+    claim.give(run, "train", ProcessId.of(os.getpid()))
     assert generation.wait(WAIT_S)
     assert isinstance(generation.error, UnavailableError) and "'one' has started" in generation.error.what
     while not late:

@@ -4,7 +4,7 @@ import logging
 import os
 import platform
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +42,10 @@ ARCHITECTURES: tuple[tuple[Version, str], ...] = (
     ((3, 0), "Kepler"),
 )
 """First compute capability of each architecture, newest first (NVIDIA, CUDA GPU compute capability)."""
+VOLTA: Version = (7, 0)
+"""First with matrix units for fp16."""
+AMPERE: Version = (8, 0)
+"""First with matrix units for bf16 and TF32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +83,8 @@ class Gpu:
     @property
     def architecture(self) -> str:
         """Pascal, Volta, Turing, Ampere, ...; empty when the driver does not report the compute capability."""
-        return architecture(self.capability)
+        known = self.capability or (0, 0)
+        return next((name for first, name in ARCHITECTURES if known >= first), "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,13 +130,6 @@ def find_gpus() -> GpuSurvey:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         return GpuSurvey(gpus=(), reason=_explained(error))
-
-
-def architecture(capability: Version | None) -> str:
-    """Name of the architecture that a compute capability belongs to; empty when unknown."""
-    if capability is None:
-        return ""
-    return next((name for first, name in ARCHITECTURES if capability >= first), "")
 
 
 def _read(index: int, driver: str, cuda: Version | None) -> Gpu:
@@ -212,13 +210,11 @@ def _explained(error: pynvml.NVMLError) -> str:
     return REASONS.get(error.value, f"the NVIDIA driver answers: {error}")
 
 
-def process_names(pids: Iterable[int]) -> dict[int, str]:
-    """Names of processes by their ids; without those that have ended, or that a container hides."""
-    return {pid: name for pid in pids if (name := process_name(pid))}
-
-
 def process_name(pid: int) -> str:
-    """What a process is called: of Python, the module or script too, never its arguments; empty when it has ended."""
+    """What a process is called: of Python, the module or script too, never its arguments.
+
+    Empty when it has ended, or a container hides it.
+    """
     try:
         process = psutil.Process(pid)
         name = process.name()
@@ -247,21 +243,15 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str] | None = No
     environment = os.environ if environment is None else environment
     ordered = cuda_order(gpus, environment.get("CUDA_DEVICE_ORDER", ""))
     names = environment.get("CUDA_VISIBLE_DEVICES")
-    if names is None:
-        return _as_cuda_shows([_taken(gpu) for gpu in ordered])
-    found: list[Gpu] = []
-    for name in names.split(","):
+    found = [_taken(gpu) for gpu in ordered] if names is None else []
+    for name in names.split(",") if names is not None else ():
         gpu = _named(name.strip(), ordered)
         if gpu is None:
             break
         if gpu in found:
             return []
         found.append(gpu)
-    return _as_cuda_shows(found)
-
-
-def _as_cuda_shows(found: list[Gpu]) -> list[Gpu]:
-    """A process sees one part of a divided GPU and then nothing else (NVIDIA MIG user guide, CUDA visible devices)."""
+    # A process sees one part of a divided GPU and then nothing else (NVIDIA MIG user guide, CUDA visible devices).
     return [gpu for gpu in found if gpu.uuid.startswith("MIG-")][:1] or found
 
 

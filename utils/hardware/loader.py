@@ -2,7 +2,7 @@
 
 import platform
 import tempfile
-from dataclasses import dataclass
+from typing import Any
 
 from utils.hardware.processor import usable_cpus
 from utils.hardware.resources import memory, shared_memory_free
@@ -28,20 +28,6 @@ SOCKET_NAME = len("/pymp-abcdefgh/listener-abcdefgh")
 """What multiprocessing adds to the temporary folder for the socket of a process."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoaderSettings:
-    """How a DataLoader reads."""
-
-    num_workers: int
-    """Processes that load clips; 0 loads in the training process."""
-    prefetch_factor: int | None
-    """Batches that each process keeps ready; None without processes, as DataLoader wants it."""
-    pin_memory: bool
-    """Whether batches lie in page-locked memory, from which a GPU copies while it computes."""
-    off: tuple[str, ...] = ()
-    """What the user chose and cannot be had, each with the reason."""
-
-
 def loader_settings(
     *,
     num_clips: int,
@@ -50,14 +36,18 @@ def loader_settings(
     num_workers: int | None = None,
     prefetch_factor: int | None = None,
     pin_memory: bool | None = None,
-) -> LoaderSettings:
-    """Loader settings for a dataset on this machine.
+) -> tuple[dict[str, Any], list[str]]:
+    """Keywords of torch's DataLoader for a dataset on this machine.
 
     Args:
         num_clips: clips of an epoch.
         device: where training runs: cpu, cuda, or either with a number.
         dataset_bytes: size of all audio files; 0 when unknown.
         num_workers, prefetch_factor, pin_memory: the user's own choices, which win where they can be had.
+
+    Returns:
+        num_workers, prefetch_factor, pin_memory and persistent_workers; and what the user chose and cannot be had, each
+        with the reason.
     """
     on_gpu, available, workers, off = device.startswith("cuda"), memory().available_bytes, num_workers, list[str]()
     # Clips that are read from the disk each time have more processes wait for it at once.
@@ -85,9 +75,11 @@ def loader_settings(
         off.append("pin_memory: training runs on the CPU, and there is no GPU to copy to")
     if prefetch_factor and not workers:
         off.append("prefetch_factor: no process loads ahead with num_workers 0")
-    return LoaderSettings(
-        num_workers=workers,
-        prefetch_factor=(prefetch_factor or (4 if from_disk else 2)) if workers else None,
-        pin_memory=on_gpu and pin_memory is not False,
-        off=tuple(off),
-    )
+    settings = {
+        "num_workers": workers,
+        # None without processes, as DataLoader wants it.
+        "prefetch_factor": (prefetch_factor or (4 if from_disk else 2)) if workers else None,
+        "pin_memory": on_gpu and pin_memory is not False,
+        "persistent_workers": workers > 0,
+    }
+    return settings, off

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from utils.config import TrainConfig
 from utils.hardware.estimates import MAX_AUDIO_LENGTH, XTTS_V2, MemoryEstimate, ModelSize, estimate
-from utils.hardware.gpu import Gpu
+from utils.hardware.gpu import AMPERE, VOLTA, Gpu
 from utils.hardware.machine import Machine, this_machine
 from utils.hardware.processor import AVX512_BF16
 from utils.hardware.resources import GIB
@@ -35,7 +35,7 @@ LORA: dict[str, Any] = {
 }
 SMALLEST_GB = 8
 """Of a GPU that all parameters of XTTS v2 are trained on."""
-AMPERE, VOLTA = (8, 0), (7, 0)
+
 SETTINGS = (
     "device",
     "batch_size",

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,11 @@ KEPT_FREE_BYTES = GIB
 """So much of the disk is left for training, whatever uploads and copies may take."""
 UNLIMITED = 1 << 60
 """Control groups of version 1 write about 2^63 where there is no limit."""
+MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Of control groups of version 2 and 1: files with the limit and what is used, and the cached part of that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +40,14 @@ def memory() -> Memory:
     """Memory of the machine, as far as this process may use it."""
     machine = psutil.virtual_memory()
     total, available, source = machine.total, machine.available, ""
-    for limit, used, file in _limits():
+    for folder, (limit_name, used_name, cached) in product(cgroup_folders("memory"), MEMORY_FILES):
+        limit = read_number(folder / limit_name)
+        if limit is None or limit >= UNLIMITED:
+            continue
         if limit < total:
-            total, source = limit, str(file)
+            total, source = limit, str(folder / limit_name)
+        # Cached file content counts as used but is given up when memory is asked for.
+        used = max((read_number(folder / used_name) or 0) - _statistic(folder / "memory.stat", cached), 0)
         available = min(available, max(limit - used, 0))
     return Memory(total_bytes=total, available_bytes=available, limited_by=source)
 
@@ -89,20 +100,6 @@ def read_number(file: Path) -> int | None:
         return int(file.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-
-
-def _limits() -> Iterator[tuple[int, int, Path]]:
-    """Each memory limit on this process as (limit, used, file), in bytes."""
-    for folder in cgroup_folders("memory"):
-        for limit_name, used_name, cached in (
-            ("memory.max", "memory.current", "inactive_file"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ):
-            limit = read_number(folder / limit_name)
-            if limit is not None and limit < UNLIMITED:
-                used = read_number(folder / used_name) or 0
-                # Cached file content counts as used but is given up when memory is asked for.
-                yield limit, max(used - _statistic(folder / "memory.stat", cached), 0), folder / limit_name
 
 
 def _statistic(file: Path, name: str) -> int:

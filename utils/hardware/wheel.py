@@ -11,11 +11,10 @@ table 1 (drivers) and CUDA 12 release notes (528 on Windows); driver branch 580 
 Volta (NVIDIA, CUDA toolkit, driver and architecture matrix).
 """
 
-import importlib.util
 import os
 import platform
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from ctypes import CDLL
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -96,18 +95,10 @@ class TorchBuild:
 
 def torch_build() -> TorchBuild:
     """The installed PyTorch, from the text of its version.py: importing torch takes seconds and much memory."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return TorchBuild(version="", cuda=None)
-    try:
-        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
-    except OSError:
-        return TorchBuild(version="", cuda=None)
-    return parse_version(text)
-
-
-def parse_version(text: str) -> TorchBuild:
-    """The build that a torch/version.py describes."""
+    text, spec = "", find_spec("torch")
+    if spec is not None and spec.origin is not None:
+        with suppress(OSError):
+            text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
     version = re.search(r"^__version__\b.*= '([^']+)'", text, re.MULTILINE)
     cuda = re.search(r"^cuda\b.*= '(\d+)\.(\d+)", text, re.MULTILINE)
     return TorchBuild(version=version[1] if version else "", cuda=(int(cuda[1]), int(cuda[2])) if cuda else None)
@@ -208,18 +199,12 @@ def load_library(name: str) -> bool:
     Returns:
         Whether a package has it, and it could be loaded.
     """
-    for folder in _folders():
-        for file in (folder / name, folder.parent / "bin" / name):
-            if file.is_file():
-                try:
-                    CDLL(str(file))
-                except OSError:
-                    continue
-                return True
-    return False
-
-
-def _folders() -> Iterator[Path]:
     spec = find_spec("nvidia")
     for root in (spec.submodule_search_locations or []) if spec else []:
-        yield from sorted(Path(root).glob("*/lib"))
+        for folder in sorted(Path(root).glob("*/lib")):
+            for file in (folder / name, folder.parent / "bin" / name):
+                with suppress(OSError):
+                    if file.is_file():
+                        CDLL(str(file))
+                        return True
+    return False

@@ -88,7 +88,7 @@ def hold(kind: str, *, device: str, output: Path, folder: Path, local_rank: int 
     with claim.lock():
         shared = refuse_second(claim, but=_has_it_for_us) is not None
         if not shared:
-            claim.give_process(folder, kind, ProcessId.of(os.getpid()))
+            claim.give(folder, kind, ProcessId.of(os.getpid()))
     try:
         yield
     finally:

@@ -108,22 +108,16 @@ class Claim:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
-    def give(self, folder: Path) -> None:
-        """Name the job that has the device from now on."""
-        self._write(str(folder.absolute()))
-
-    def give_process(self, folder: Path, kind: str, process: ProcessId) -> None:
-        """Name a process that has the device from now on."""
-        self._write(f"{folder.absolute()}\n{json.dumps({'kind': kind, **dataclasses.asdict(process)})}")
+    def give(self, folder: Path, kind: str = "", process: ProcessId | None = None) -> None:
+        """Name what has the device from now on: the job in a folder, or a process that is no job, and what it does."""
+        facts = f"\n{json.dumps({'kind': kind, **dataclasses.asdict(process)})}" if process else ""
+        with disk_errors():
+            write_atomic(self._file, f"{folder.absolute()}{facts}", durable=True)
 
     def free(self) -> None:
         """Release the device."""
         with disk_errors():
             self._file.unlink(missing_ok=True)
-
-    def _write(self, text: str) -> None:
-        with disk_errors():
-            write_atomic(self._file, text, durable=True)
 
 
 def holder_of(claim: Claim) -> Job | None:
@@ -134,16 +128,10 @@ def holder_of(claim: Claim) -> Job | None:
     if process is None:
         job = status_or_none(folder)
         return job if job is not None and (job.alive or job.process_alive) else None
-    facts = Job(
-        folder=folder,
-        kind=kind,
-        state="running",
-        host=host_name(),
-        pid=process.pid,
-        process_alive=True,
-        started=process.create_time,
-    )
-    return facts if process.process() is not None else None
+    if process.process() is None:
+        return None
+    pid, began = process.pid, process.create_time
+    return Job(folder=folder, kind=kind, state="running", host=host_name(), pid=pid, process_alive=True, started=began)
 
 
 def device_holder(device: str, output: Path) -> Job | None:

@@ -10,7 +10,7 @@ import psutil
 import torch
 
 from utils.errors import UserError
-from utils.hardware.gpu import find_gpus, process_names, trained_on
+from utils.hardware.gpu import find_gpus, process_name, trained_on
 from utils.hardware.resources import GIB, memory, process_memory
 
 SIGNS = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")
@@ -53,8 +53,9 @@ def shortage(error: BaseException, when: str, device: str) -> UserError | None:
     room = f"{free.available_bytes / GIB:.1f} of {free.total_bytes / GIB:.1f} GB of this computer's memory are free"
     if device.startswith("cuda") and (gpu := trained_on(find_gpus().gpus)):
         holders = [
-            f"{name} (process {pid}) has {(gpu.processes[pid] or 0) / GIB:.1f} GB"
-            for pid, name in process_names(gpu.processes).items()
+            f"{name} (process {pid}) has {(used or 0) / GIB:.1f} GB"
+            for pid, used in gpu.processes.items()
+            if (name := process_name(pid))
         ]
         room = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GB of {gpu.name} are free"
         room = "; ".join([room, *holders])

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from utils.console import say
-from utils.hardware.gpu import find_gpus
+from utils.hardware.gpu import AMPERE, VOLTA, find_gpus
 from utils.hardware.machine import this_machine
 from utils.hardware.processor import cpu, usable_cpus
 from utils.hardware.resources import GIB, memory
@@ -21,11 +21,6 @@ from utils.performance_utils.device import check_allocator, settle_device
 from utils.performance_utils.memory import memory_line, memory_stats
 
 log = logging.getLogger(__name__)
-
-AMPERE = (8, 0)
-"""First compute capability with TF32 and bf16 units."""
-VOLTA = (7, 0)
-"""First compute capability with fp16 units."""
 
 
 def optimize_torch_settings(device: str | torch.device | None = None, *, threads: int | None = None) -> dict[str, Any]:

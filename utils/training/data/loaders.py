@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.hardware.loader import LoaderSettings, loader_settings
+from utils.hardware.loader import loader_settings
 from utils.model.packing import NO_STATIC_SHAPE, ROW_MULTIPLE, StaticShape, round_up, row_length
 from utils.performance_utils.device import pinning_fault
 from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
@@ -80,17 +81,14 @@ class Loaders:
         """The static shape of every batch, by whether it trains."""
         self._next = PlacedBatches()
         self._device = accelerator.device
-        self.settings = self._settings()
-        if self.settings.off:
-            switches.off["loader"] = "; ".join(self.settings.off)
+        settings, off = self._settings()
+        if off:
+            switches.off["loader"] = "; ".join(off)
         self.loader = make_loader(
             self._dataset(training=True),
             self._next,
             self._collate(self._static_shapes[True], training=True),
-            num_workers=self.settings.num_workers,
-            prefetch_factor=self.settings.prefetch_factor,
-            pin_memory=self.settings.pin_memory,
-            persistent_workers=self.settings.num_workers > 0,
+            **settings,
         )
         """Of the batches that train: one for all epochs, whose processes live on."""
         # In a fixed order; one process may have a batch less.
@@ -166,7 +164,7 @@ class Loaders:
         """End the processes that read. Left to the garbage collector, torch waits five seconds for each of them: it
         closes the queue first, through which they would learn it."""
         iterator, self.loader._iterator = self.loader._iterator, None
-        if iterator is not None and self.settings.num_workers:
+        if iterator is not None and self.loader.num_workers:
             iterator._shutdown_workers()  # type: ignore[attr-defined]  # torch has no public way
 
     def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
@@ -219,7 +217,7 @@ class Loaders:
         # The variable-length kernel takes the longest clip as a number, which code is compiled for.
         return StaticShape(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_STATIC_SHAPE
 
-    def _settings(self) -> LoaderSettings:
+    def _settings(self) -> tuple[dict[str, Any], list[str]]:
         config, fault = self._config, pinning_fault() if self._device.type == "cuda" else ""
         if fault:
             self._switches.off["loader"] = f"pinned memory failed its trial: {fault}"

@@ -12,10 +12,6 @@ from utils.training.switches.optim import DTYPES
 from utils.training.switches.record import EXPLICIT, PACKAGED, SLOW
 
 
-def _sdpa(asked: TrainConfig, device: torch.device) -> bool | Off:
-    return Off("attention explicit was requested, which is the reference") if asked.attention == "explicit" else True
-
-
 def _set_attention(gpt: XttsGpt, effective: TrainConfig) -> None:
     gpt.options.sdpa = effective.sdpa
 
@@ -86,6 +82,12 @@ def _counted(kernels: Counter[str]) -> str:
     return ", ".join(f"{name} x{count}" for name, count in kernels.most_common()) or "no attention kernel was seen"
 
 
-SDPA = Behavior(resolve=_sdpa, apply=_set_attention, observe=_attention)
+SDPA = Behavior(
+    resolve=lambda asked, device: (
+        asked.attention != "explicit" or Off("attention explicit was requested, which is the reference")
+    ),
+    apply=_set_attention,
+    observe=_attention,
+)
 # The kernel is chosen with the model on its device: see `choose_kernel`.
 KERNELS = Behavior(resolve=_kernels, observe=_kernel_source)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 
 from utils.config import TrainConfig
+from utils.hardware.gpu import AMPERE
 from utils.model.gpt import XttsGpt
 from utils.model.packing import Layout
 from utils.switches import SWITCHES, Switch
-from utils.training.switches.optim import AMPERE
 from utils.training.switches.record import StepRecord
 
 MB = 1e6

@@ -3,15 +3,11 @@
 import torch
 
 from utils.config import TrainConfig
+from utils.hardware.gpu import AMPERE
 from utils.training.switches.base import Behavior, Off, Seen, Trace
-from utils.training.switches.optim import AMPERE
 
 LOADING = ("num_workers", "prefetch_factor", "pin_memory")
 """Settings of the loader that may be chosen."""
-
-
-def _fraction(asked: TrainConfig, device: torch.device) -> float | Off | None:
-    return asked.cuda_memory_fraction if device.type == "cuda" else Off("there is no GPU memory to limit")
 
 
 def limit_memory(effective: TrainConfig, device: torch.device) -> None:
@@ -58,6 +54,11 @@ def _loader(trace: Trace) -> Seen:
 
 
 # The limit is the process's, whatever the model: see `limit_memory`.
-MEMORY = Behavior(resolve=_fraction, observe=_limited)
+MEMORY = Behavior(
+    resolve=lambda asked, device: (
+        asked.cuda_memory_fraction if device.type == "cuda" else Off("there is no GPU memory to limit")
+    ),
+    observe=_limited,
+)
 TF32 = Behavior(asked=lambda trace: _has_tf32(trace.device), observe=_tf32)
 LOADER = Behavior(asked=_asked_of_loader, observe=_loader)

@@ -15,13 +15,10 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from utils.errors import UserError
+from utils.hardware.gpu import AMPERE, VOLTA
 from utils.options import ComputeDevice, LrSchedule, Precision, Schedule
 from utils.performance_utils.device import cpu_has_bf16, settle_device
 
-AMPERE = (8, 0)
-"""First CUDA compute capability with bf16 matrix units."""
-VOLTA = (7, 0)
-"""First CUDA compute capability with fp16 matrix units."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 OURS = {
     "ACCELERATE_MIXED_PRECISION": "--mixed-precision",
