@@ -22,7 +22,7 @@ def save_last(
 
 def save_best(checkpoints: Checkpoints, step: int, model: nn.Module, state: dict[str, Any]) -> Path:
     """A best checkpoint alone, without the last one that it is a copy of."""
-    elsewhere = Checkpoints(checkpoints.folder.with_name("elsewhere"))
+    elsewhere = Checkpoints(checkpoints.run / "elsewhere")
     best = checkpoints.link_best(elsewhere.write_last(step, {MODEL_FILE: merged_state(model)}, state))
-    shutil.rmtree(elsewhere.folder)
+    shutil.rmtree(elsewhere.run)
     return best

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.run_logs import events_of
 from tests.sounds import make_project
 from utils import gpt_train
 from utils.config import TrainConfig
@@ -20,7 +21,6 @@ from utils.gpt_train import train_gpt
 from utils.jobs.json_lines import parse_line
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
-from utils.runs.log import read_events
 from utils.training.child import _result
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -106,8 +106,8 @@ def test_ctrl_c_saves_says_how_to_go_on_and_that_works(project: Project, caller:
     assert caller.returncode != 0 and errors.rstrip().endswith("KeyboardInterrupt"), errors
     assert f'call train_gpt likewise with resume="{folder}"' in printed
     wait_until_gone(child)
-    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "stopped"
-    last = Checkpoints(folder / "checkpoints").last()
+    assert events_of(folder)[-1]["kind"] == "stopped"
+    last = Checkpoints(folder).last()
     assert last is not None
     verify(last)
 
@@ -118,7 +118,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_that_works(project: Project, caller:
         "", "tiny", "en", 10_000, 2, 1, *csvs, project.folder, resume=folder, in_process=True, **settings
     )
     assert Path(resumed.exp_path) == folder
-    newest = Checkpoints(folder / "checkpoints").last()
+    newest = Checkpoints(folder).last()
     assert newest is not None and newest.name > last.name
 
 
@@ -129,8 +129,8 @@ def test_when_the_caller_is_killed_the_run_is_saved_and_ends(project: Project, c
     child = json.loads((folder / "job.json").read_text())["pid"]
     caller.kill()
     wait_until_gone(child)
-    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "stopped"
-    last = Checkpoints(folder / "checkpoints").last()
+    assert events_of(folder)[-1]["kind"] == "stopped"
+    last = Checkpoints(folder).last()
     assert last is not None
     verify(last)
 

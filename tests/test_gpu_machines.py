@@ -16,6 +16,7 @@ import torch
 import app
 from tests.entry_points import CLAIMED, REFUSED, SPEAKING, EntryPoints, Reached
 from tests.hardware.machines import GIB, Answers
+from tests.run_logs import events_of, warnings_of
 from tests.training.test_run import config_of
 from utils import jobs
 from utils.cli import synthesize
@@ -27,7 +28,6 @@ from utils.jobs.device import Claim
 from utils.performance_utils import device as device_module
 from utils.performance_utils.device import check_allocator, settle_device
 from utils.project.paths import Project
-from utils.runs.log import read_events
 from utils.runs.process import ProcessId
 from utils.runs.record import JobRecord, read_record, write_record
 from utils.training import train
@@ -105,7 +105,7 @@ def test_every_entry_point_leaves_a_gpu_to_the_run_that_has_it(machine, project:
     machine(cuda=True)
     entries = EntryPoints(project, monkeypatch)
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as training:
-        Claim("cuda:0", project.output).give_process(project.folder, "train", ProcessId.of(training.pid))
+        Claim("cuda:0", project.output).give(project.folder, "train", ProcessId.of(training.pid))
         speaking = dict.fromkeys((*SPEAKING, "evaluate", "compare"), "cpu")
         assert entries.devices("auto") == dict.fromkeys(CLAIMED, REFUSED) | speaking
         refused = dict.fromkeys((*CLAIMED, *SPEAKING), REFUSED) | {"compare": "cpu", "server": "cuda"}
@@ -180,10 +180,10 @@ def test_under_an_old_driver_a_run_records_the_cpu_and_warns(machine, project: P
     monkeypatch.setattr(train, "faster_precision", lambda requested, device: f"{requested} on {device}")
     folder = fine_tune(config_of(project, device="auto", num_epochs=1)).folder
     assert read_record(folder).device == "cpu"
-    (warning,) = [e for e in read_events(folder / "events.jsonl", kind="warning") if e["source"] == "device"]
+    (warning,) = [e for e in events_of(folder, "warning") if e["source"] == "device"]
     assert "550.54.14" in warning["message"] and "580" in warning["message"]
-    assert next(read_events(folder / "events.jsonl", kind="started"))["device"] == "cpu"
-    advice = [e["message"] for e in read_events(folder / "events.jsonl", kind="warning") if e["source"] == "precision"]
+    assert events_of(folder, "started")[0]["device"] == "cpu"
+    advice = warnings_of(folder, "precision")
     assert advice == ["fp32 on cpu"]
 
 

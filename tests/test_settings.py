@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.run_logs import warnings_of
 from tests.training.test_run import config_of
 from utils import settings
 from utils.cli.common import parse
@@ -15,7 +16,6 @@ from utils.errors import UserError
 from utils.jobs.run_queue import QUEUE_FILE, enqueue, read_queue
 from utils.project.paths import Project
 from utils.runs.list import changed_settings
-from utils.runs.log import read_events
 from utils.training.train import fine_tune
 
 
@@ -39,7 +39,7 @@ def test_a_run_with_a_retired_setting_resumes_without_it(project: Project) -> No
     with (folder / "config.yaml").open("a", encoding="utf-8") as file:
         file.write("warp: 9\n")
     fine_tune(TrainConfig(project=project.name, output=project.output, resume=folder, num_epochs=2))
-    warnings = [event["message"] for event in read_events(folder / "events.jsonl") if event["kind"] == "warning"]
+    warnings = warnings_of(folder)
     assert [message for message in warnings if "warp" in message] == [
         "warp 9 is not a setting any more; the run trains without it"
     ]

@@ -17,7 +17,6 @@ from utils.errors import UserError
 from utils.language.reading import long_limits
 from utils.project.paths import Project
 from utils.text.language_settings import READING_FILE
-from utils.training.data.clip_list import limits_of
 from utils.training.plan import settle
 
 GEORGIAN = ["გამარჯობა, როგორ ხარ?", "მე მიყვარს საქართველო.", "თბილისი ლამაზი ქალაქია."]
@@ -123,7 +122,7 @@ def test_the_new_bases_limits_are_long_and_reach_preparing_and_training(tmp_path
     assert (checks.max_text_length, checks.max_audio_length) == (400, 330_750)
     project = Project(name="p", output=tmp_path)
     settled = settle(TrainConfig(base="tiny", project="p", output=tmp_path, language="ka"), project, base)
-    assert (limits_of(settled).max_text_length, limits_of(settled).max_audio_length) == (400, 330_750)
+    assert (settled.max_text_length, settled.max_audio_length) == (400, 330_750)
 
 
 def test_limits_beyond_the_models_own_are_refused_before_any_work(

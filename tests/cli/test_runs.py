@@ -292,7 +292,7 @@ def test_leftovers_of_cut_removals_go_and_those_of_a_run_that_is_alive_stay(say:
 
 def test_checkpoints_are_judged_as_training_judges_them(project: Project) -> None:
     run = make_run(project, "real")
-    checkpoints = Checkpoints(run / "checkpoints")
+    checkpoints = Checkpoints(run)
     best = save_best(checkpoints, 5, torch.nn.Linear(2, 2), {})
     (broken := run / "checkpoints" / "best-00000009").mkdir()
     found = runs.checkpoints_of(run)

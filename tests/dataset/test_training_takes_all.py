@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.dataset.recordings import add_row, config, copy_of_tiny, demo_clips, make_source
+from tests.run_logs import events_of
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
@@ -14,7 +15,6 @@ from utils.dataset.quality.checks import Checks
 from utils.gpt_train import train_gpt
 from utils.options import DATASET_RATE
 from utils.project.paths import Project
-from utils.runs.log import read_events
 
 LIMITS = {"max_audio_length": 110_251, "max_text_length": 60}
 
@@ -53,6 +53,6 @@ def test_training_drops_no_clip_that_was_accepted(tmp_path: Path, cleaned: bool)
         assert {"longer", "shorter"} <= dropped and not {"longest", "shortest"} & dropped
     csvs = (project.train_csv, project.eval_csv)
     run = train_gpt(base, "tiny", "en", 1, 4, 1, *csvs, project.folder, in_process=True, **LIMITS)
-    started = next(read_events(Path(run.exp_path) / "events.jsonl", kind="started"))
+    started = events_of(Path(run.exp_path), "started")[0]
     assert started["dropped"] == []
     assert started["clips"] + started["eval_clips"] == len(report.used)

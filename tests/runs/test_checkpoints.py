@@ -45,14 +45,14 @@ def test_the_newest_last_and_best_are_kept_and_no_others(model, tmp_path: Path) 
         save_last(checkpoints, step, model, optimizer, {})
     for step in (1, 2):
         save_best(checkpoints, step, model, {})
-    assert names(tmp_path) == ["best-00000002", "step-00000010"]
+    assert names(checkpoints.folder) == ["best-00000002", "step-00000010"]
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "complete.json"])
 def test_a_truncated_checkpoint_is_not_taken_for_one(model, tmp_path: Path, file: str) -> None:
     checkpoints, optimizer = Checkpoints(tmp_path), trained(model)
     good = save_last(checkpoints, 1, model, optimizer, {})
-    bad = tmp_path / "step-00000002"
+    bad = checkpoints.folder / "step-00000002"
     shutil.copytree(good, bad)
     (bad / file).write_bytes((bad / file).read_bytes()[:-5])
     assert not is_complete(bad)
@@ -91,4 +91,4 @@ def test_a_kill_while_another_step_becomes_the_best_leaves_a_complete_best(
     checkpoints.tidy()
     chosen = checkpoints.link_best(early, loss_to_beat=1.5)
     assert checkpoints.best() == chosen and read_state(chosen)["loss_to_beat"] == 1.5
-    assert names(tmp_path) == ["best-00000001", "step-00000001", "step-00000002"]
+    assert names(checkpoints.folder) == ["best-00000001", "step-00000001", "step-00000002"]

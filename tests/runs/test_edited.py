@@ -58,7 +58,7 @@ def project(tmp_path: Path) -> Project:
         TrainConfig(project="voice", output=tmp_path, run_id=name).save(folder / "config.yaml")
         (folder / JOB_FILE).write_text(json.dumps(RECORD))
         write_events(folder, EVENTS)
-        Checkpoints(folder / "checkpoints").write_last(10, {MODEL_FILE: {"w": torch.zeros(2)}}, {})
+        Checkpoints(folder).write_last(10, {MODEL_FILE: {"w": torch.zeros(2)}}, {})
     return project
 
 
@@ -166,7 +166,7 @@ def test_strays_among_checkpoints_are_named_and_stay(project, capsys, caplog) ->
     (run / "checkpoints" / "notes.txt").write_text("keep")
     strays = ["backup of step-00000010", "notes.txt", "step-final"]
     assert [path.name for path in strays_of(run)] == strays
-    Checkpoints(run / "checkpoints").tidy()
+    Checkpoints(run).tidy()
     said = shown(project, capsys)
     for name in strays:
         assert f"{name} among the checkpoints is none" in said and name in caplog.text

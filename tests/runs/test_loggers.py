@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.run_logs import events_of
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.log import RunLog, read_events
+from utils.runs.log import RunLog
 from utils.runs.loggers import find_loggers
 from utils.training.train import fine_tune
 
@@ -92,7 +93,7 @@ def test_a_logger_that_fails_is_given_up_and_the_run_goes_on(tmp_path: Path) -> 
     log.write("step", **STEP)
     log.write("step", **STEP)
     log.close()
-    kinds = [event["kind"] for event in read_events(tmp_path / "events.jsonl")]
+    kinds = [event["kind"] for event in events_of(tmp_path)]
     assert kinds == ["step", "warning", "step"] and Failing.calls == 1
 
 
@@ -102,7 +103,7 @@ def test_a_training_shows_in_tensorboard_and_a_wrong_name_ends_it_before_anythin
     )
     run = fine_tune(settings).folder
     read = EventAccumulator(str(run / "tensorboard")).Reload()
-    events = list(read_events(run / "events.jsonl", kind="step"))
+    events = events_of(run, "step")
     assert [curve.step for curve in read.Scalars("step/loss")] == [event["step"] for event in events]
     runs = set(project.runs.iterdir())
     with pytest.raises(UserError, match="no logger 'paper'"):

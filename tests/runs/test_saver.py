@@ -10,18 +10,19 @@ import pytest
 import safetensors.torch
 import torch
 
+from tests.run_logs import events_of
 from utils.runs import checkpoints as state_module
 from utils.runs import saver as saver_module
 from utils.runs.checkpoints import Checkpoints, NotSaved, load_checkpoint, read_state, verify
-from utils.runs.layout import MODEL_FILE, OPTIMIZER_FILE, checkpoints_in
-from utils.runs.log import Event, RunLog, read_events
+from utils.runs.layout import MODEL_FILE, OPTIMIZER_FILE, checkpoints_of
+from utils.runs.log import Event, RunLog
 from utils.runs.saver import Saver, Snapshot
 
 
 @pytest.fixture
 def saver(tmp_path: Path) -> Iterator[Saver]:
     run_log = RunLog(tmp_path / "events.jsonl")
-    yield Saver(Checkpoints(tmp_path / "checkpoints"), run_log)
+    yield Saver(Checkpoints(tmp_path), run_log)
     run_log.close()
 
 
@@ -32,7 +33,7 @@ def snapshot(step: int, *, best_loss: float | None = None, value: float | None =
 
 
 def warnings_of(folder: Path) -> list[Event]:
-    return list(read_events(folder / "events.jsonl", kind="warning"))
+    return events_of(folder, "warning")
 
 
 def names(folder: Path) -> list[str]:
@@ -67,7 +68,7 @@ def test_training_goes_on_while_a_copy_is_written(saver: Saver, tmp_path: Path, 
     go.set()
     (folder,) = saver.finish()
     assert load_checkpoint(folder)["w"].tolist() == [3.0] * 50, "what was trained since is not in it"
-    event = next(read_events(tmp_path / "events.jsonl", kind="checkpoint"))
+    event = events_of(tmp_path, "checkpoint")[0]
     assert event["what"] == "last" and event["save_s"] >= event["waited_s"] and event["bytes"] == 400
 
 
@@ -88,7 +89,7 @@ def test_without_memory_for_a_copy_training_waits(saver: Saver, monkeypatch) -> 
 def test_what_came_before_a_save_counts_as_waiting(saver: Saver, tmp_path: Path) -> None:
     saver.save(snapshot(1), begun=time.perf_counter() - 100)
     (_,) = saver.finish()
-    event = next(read_events(tmp_path / "events.jsonl", kind="checkpoint"))
+    event = events_of(tmp_path, "checkpoint")[0]
     assert event["save_s"] >= event["waited_s"] >= 100 and saver.waited_s >= 100
 
 
@@ -206,22 +207,25 @@ def test_leftovers_go_whole_ones_get_their_place_and_later_ones_step_aside(tmp_p
     checkpoints = Checkpoints(tmp_path, keep=5)
     for step in (1, 2, 3):
         folder = checkpoints.write_last(step, {MODEL_FILE: {"w": torch.ones(1)}}, {})
-    folder.rename(tmp_path / ".writing-step-00000003")
-    (tmp_path / ".writing-step-00000004").mkdir()
-    (tmp_path / ".writing-step-00000004" / "model.safetensors").write_bytes(b"half")
+    folder.rename(folder.with_name(".writing-step-00000003"))
+    unfinished = folder.with_name(".writing-step-00000004")
+    unfinished.mkdir()
+    (unfinished / "model.safetensors").write_bytes(b"half")
     assert checkpoints.tidy() == [".writing-step-00000004"]
     assert checkpoints.last() == folder and read_state(folder)["step"] == 3
     assert checkpoints.set_aside_after(1) == ["left-step-00000002", "left-step-00000003"]
     checkpoints.write_last(3, {MODEL_FILE: {"w": torch.ones(1)}}, {})
     assert checkpoints.set_aside_after(1) == ["left-step-00000003-2"]
-    assert [one.path.name for one in checkpoints_in(tmp_path)] == ["step-00000001"]
+    assert [one.path.name for one in checkpoints_of(tmp_path)] == ["step-00000001"]
 
 
 def test_some_older_checkpoints_are_kept(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=2)
     for step in range(8, 13):
         checkpoints.write_last(step, {MODEL_FILE: {"w": torch.ones(1)}}, {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-000000{step}" for step in ("10", "11", "12")]
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == [
+        f"step-000000{step}" for step in ("10", "11", "12")
+    ]
 
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)

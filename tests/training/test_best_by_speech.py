@@ -18,7 +18,7 @@ from utils.config import ExportConfig, TrainConfig
 from utils.inference.export import export_model
 from utils.model.weights import read_weights
 from utils.project.paths import Project
-from utils.runs.checkpoints import NotSaved, verify
+from utils.runs.checkpoints import Checkpoints, NotSaved, verify
 from utils.runs.log import Event, read_events
 from utils.runs.narration import Narration
 from utils.training import best_by_speech
@@ -147,14 +147,14 @@ def test_a_program_that_cannot_be_started_is_a_warning(train: Train, monkeypatch
 
 
 def test_a_full_disk_leaves_the_lowest_loss_the_best(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = best_by_speech.Checkpoints.link_best
+    link = Checkpoints.link_best
 
     def full(self, last: Path, *, loss_to_beat: float | None = None) -> Path:
         if loss_to_beat is not None:
             raise NotSaved(what="the disk is full")
         return link(self, last)
 
-    monkeypatch.setattr(best_by_speech.Checkpoints, "link_best", full)
+    monkeypatch.setattr(Checkpoints, "link_best", full)
     result = train([1.0, 2.0], SCORES, scores_of(step6=3.0))
     assert best_of(result) == "best-00000003"
     assert "the disk is full" in events_of(result, "warning")[0]["message"]

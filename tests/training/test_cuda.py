@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from benchmarks.gpu_parts import gradients
+from tests.run_logs import events_of
 from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.project.paths import Project
-from utils.runs.log import read_events
 from utils.training.plan import settle
 from utils.training.preflight import measure_apart
 from utils.training.switches.compile import compiler_problem
@@ -31,7 +31,7 @@ def run(project: Project, **settings) -> TrainResult:
 
 def reported(result: TrainResult) -> dict[str, dict]:
     """As the run ended."""
-    events = read_events(result.folder / "events.jsonl")
+    events = events_of(result.folder)
     return [event["switches"] for event in events if event["kind"] == "optimizations"][-1]
 
 
@@ -115,7 +115,7 @@ def test_a_run_goes_on_from_its_checkpoint(project: Project) -> None:
 def test_memory_is_told_and_can_be_limited(project: Project, tmp_path: Path) -> None:
     result = run(project, cuda_memory_fraction=0.9)
     assert reported(result)["cuda_memory_fraction"]["state"] == "on"
-    memory = next(event for event in read_events(result.folder / "events.jsonl") if event["kind"] == "memory")
+    memory = events_of(result.folder, "memory")[0]
     assert memory["device"].startswith("cuda") and 0 < memory["allocated_bytes"] <= memory["peak_bytes"]
     assert TrainingOptimizer.get_memory_stats()["total_bytes"] > 1e9
 

@@ -9,13 +9,13 @@ import soundfile
 import torch
 
 from tests.clip_tables import listed
+from tests.run_logs import events_of
 from tests.training.test_run import config_of
 from tests.training.test_trainer import batches_of, clips, make_trainer
 from utils.errors import UserError
 from utils.options import DATASET_RATE
 from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
-from utils.runs.log import read_events
 from utils.training.data.batches import Batch
 from utils.training.recovery import MAX_IN_A_ROW, Recovery
 from utils.training.train import Progresses, fine_tune
@@ -115,7 +115,7 @@ def test_fp16_that_overflows_without_a_scale_to_lower_is_a_fault(clips) -> None:
 
 def test_one_broken_recording_costs_its_own_steps_only_and_is_named(project: Project) -> None:
     result = fine_tune(config_of(project, batch_size=1, num_epochs=3), progress=breaking(project, 3))
-    events = list(read_events(result.folder / "events.jsonl"))
+    events = events_of(result.folder)
     skipped = [event for event in events if event["kind"] == "step" and "skipped" in event]
     warnings = [event for event in events if event["kind"] == "warning"]
     assert 2 <= len(skipped) <= 3 and len(warnings) == len(skipped)
@@ -131,7 +131,7 @@ def test_a_run_of_nothing_but_broken_steps_ends_with_advice(project: Project) ->
     assert "lower learning_rate" in error.value.fix and "fp32" not in error.value.fix
     assert ".wav" in error.value.what
     (folder,) = project.runs.iterdir()
-    events = list(read_events(folder / "events.jsonl"))
+    events = events_of(folder)
     in_a_row = [event["in_a_row"] for event in events if event["kind"] == "warning" and event["source"] == "numbers"]
     assert events[-1]["kind"] == "failed" and in_a_row[-1] == MAX_IN_A_ROW
     assert events[-1]["skipped_steps"] == len(in_a_row)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import soundfile
 
+from tests.run_logs import events_of, warnings_of
 from tests.training.test_run import config_of
 from utils.config import DATASET_RATE, TrainConfig
 from utils.errors import UserError
@@ -20,15 +21,10 @@ from utils.model.gpt import XttsGpt
 from utils.project.paths import Project
 from utils.runs import checkpoints as state_module
 from utils.runs.checkpoints import Checkpoints, verify
-from utils.runs.log import Event, read_events
 from utils.training.checkpointing import RunState
 from utils.training.recovery import Recovery
 from utils.training.train import Progresses, TrainResult, fine_tune
 from utils.training.trainer import Losses
-
-
-def events_of(folder: Path, kind: str | None = None) -> list[Event]:
-    return list(read_events(folder / "events.jsonl", kind=kind))
 
 
 def after(step: int, action) -> Progresses:
@@ -188,7 +184,7 @@ def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
     with pytest.raises(UserError, match=r"cannot be read any more: clip4\.wav"):
         fine_tune(settings, progress=after(2, lose))
     folder = max(project.runs.iterdir())
-    end, last = events_of(folder)[-1], Checkpoints(folder / "checkpoints").last()
+    end, last = events_of(folder)[-1], Checkpoints(folder).last()
     assert end["kind"] == "failed" and last is not None
     assert last.name == f"step-{end['step']:08d}", "every step that was taken is saved"
     path.write_bytes(original)
@@ -232,7 +228,7 @@ def test_recording_changed_without_its_codes_is_named_by_a_resumed_run(project: 
     with pytest.raises(UserError, match=r"\n  recordings changed: clip0\.wav"):
         fine_tune(settings)
     fine_tune(replace(settings, allow_changes=True))
-    warnings = [event["message"] for event in events_of(first.folder) if event["kind"] == "warning"]
+    warnings = warnings_of(first.folder)
     assert "recordings changed: clip0.wav" in warnings
     assert not any("begins again" in message for message in warnings), "the codes, and so the batches, are the same"
     fine_tune(replace(settings, num_epochs=3))

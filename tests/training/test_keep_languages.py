@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_logs import events_of
 from tests.sounds import make_project
 from tests.training.test_resume import assert_same_end, cut_run
 from tests.training.test_run import config_of
@@ -12,9 +13,7 @@ from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.log import read_events
-from utils.training.data.base import other_languages
-from utils.training.data.kept import kept_languages
+from utils.training.data.base import kept_languages, other_languages
 from utils.training.data.load import load_data
 from utils.training.plan import settle
 from utils.training.switches.optim import make_accelerator
@@ -57,7 +56,7 @@ def test_a_run_takes_its_share_each_epoch_and_resumes_as_if_it_had_not_been_cut(
     whole = fine_tune(settings)
     assert resumed.num_steps == whole.num_steps == 2 * (6 + 2)
     assert_same_end(folder, whole.folder)
-    (started, *_) = read_events(whole.folder / "events.jsonl", kind="started")
+    (started, *_) = events_of(whole.folder, "started")
     assert started["clips"] == 14 and started["total_steps"] == 16
     with pytest.raises(UserError, match="keep_languages"):
         fine_tune(replace(settings, keep_languages=f"{spanish.folder}:0.5", resume=folder, num_epochs=3))

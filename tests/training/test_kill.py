@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.run_logs import events_of, warnings_of
 from tests.training.test_run import config_of
 from utils.cli.train import main
 from utils.jobs import child as stopping
@@ -26,7 +27,6 @@ from utils.project.paths import Project
 from utils.runs import checkpoints as state_module
 from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.layout import ASIDE, is_complete
-from utils.runs.log import read_events
 from utils.training.train import fine_tune
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ def ended(process, project: Project) -> int:
 
 
 def num_steps(folder: Path) -> int:
-    return sum(1 for _ in read_events(folder / "events.jsonl", kind="step"))
+    return sum(1 for _ in events_of(folder, "step"))
 
 
 def assert_same_end(folder: Path, whole: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
 ) -> None:
     chance, epochs = random.Random(kills), EPOCHS if kills > 2 else FEW_EPOCHS
     folder = project.runs / "killed"
-    checkpoints, inside, unfinished, survived = Checkpoints(folder / "checkpoints"), 0, 0, 0
+    checkpoints, inside, unfinished, survived = Checkpoints(folder), 0, 0, 0
     process = begin(processes, project, epochs=epochs)
     while survived < kills:
         steps, before = num_steps(folder), checkpoints.last()
@@ -147,7 +147,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
         survived += 1
         process = child(processes, project, "--resume", "last", sync_s=SAVE_S if survived < kills else 0.0)
     assert ended(process, project) == 0, (project.output / "child.log").read_text()[-3_000:]
-    reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    reported = warnings_of(folder)
     tidied = sum("unfinished save was removed" in message for message in reported)
     log.info("kill -9: survived %d of %d, %d inside a save, %d leftovers tidied", survived, kills, inside, tidied)
     assert inside >= kills * 15 // 25 and not asides(folder)
@@ -160,7 +160,7 @@ def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
 ) -> None:
     process = begin(processes, project, epochs=FEW_EPOCHS, sync_s=3 * SAVE_S)
     folder = project.runs / "killed"
-    checkpoints = Checkpoints(folder / "checkpoints")
+    checkpoints = Checkpoints(folder)
     assert wait_until(lambda: checkpoints.last() is not None, process)
     # At the beginning of a save, so that both signals arrive before its end on a busy machine, too.
     assert wait_until(lambda: not asides(folder), process) and wait_until(lambda: bool(asides(folder)), process)
@@ -172,7 +172,7 @@ def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
     newest = checkpoints.last()
     assert newest is not None
     verify(newest)
-    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "stopped"
+    assert events_of(folder)[-1]["kind"] == "stopped"
     resumed = child(processes, project, "--resume", str(folder), sync_s=0.0)
     assert ended(resumed, project) == 0, (project.output / "child.log").read_text()[-3_000:]
     assert_same_end(folder, undisturbed(FEW_EPOCHS))

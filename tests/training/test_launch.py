@@ -90,7 +90,7 @@ def test_a_job_of_two_processes_stops_saves_and_goes_on_also_after_one_was_kille
     jobs.stop(job.folder)
     stopped = wait_for_end(job)
     assert stopped.state == "stopped"
-    last = Checkpoints(job.folder / "checkpoints").last()
+    last = Checkpoints(job.folder).last()
     assert last is not None and last.name == f"step-{steps_of(job):08d}"
 
     done = steps_of(job)

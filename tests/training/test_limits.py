@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.clip_tables import cache_codes
+from tests.run_logs import events_of
 from tests.saving import save_last
 from tests.sounds import speech
 from tests.training.test_run import config_of
@@ -25,7 +26,6 @@ from utils.gpt_train import train_gpt
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import COMPLETE_FILE
-from utils.runs.log import read_events
 from utils.training.data.codes import CodeCache
 from utils.training.train import fine_tune
 
@@ -66,7 +66,7 @@ def test_two_processes_under_torchs_launcher_share_one_run(project: Project) -> 
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     (folder,) = project.runs.iterdir()
-    events = list(read_events(folder / "events.jsonl"))
+    events = events_of(folder)
     assert [event["kind"] for event in events].count("started") == 1 and events[-1]["kind"] == "finished"
     # 6 clips, 2 processes, 2 clips each: two steps, and the first covers 4 different clips.
     assert [event["step"] for event in events if event["kind"] == "step"] == [1, 2]
@@ -148,9 +148,9 @@ def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path: Path) -> 
     optimizer = torch.optim.AdamW(model.parameters())
     checkpoints = Checkpoints(tmp_path)
     folder = save_last(checkpoints, 6, model, optimizer, {})
-    folder.rename(tmp_path / ".writing-step-00000006")
-    assert checkpoints.last() == tmp_path / ".writing-step-00000006"
-    (tmp_path / ".writing-step-00000006" / COMPLETE_FILE).unlink()
+    aside = folder.rename(folder.with_name(".writing-step-00000006"))
+    assert checkpoints.last() == aside
+    (aside / COMPLETE_FILE).unlink()
     assert checkpoints.last() is None
 
 
@@ -172,10 +172,12 @@ def test_what_a_kill_while_pruning_leaves_is_removed_by_the_next_save(tmp_path: 
         save_last(checkpoints, 2, model, optimizer, {})
         os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    (left,) = tmp_path.glob(".removing-*")
-    assert checkpoints.last() == tmp_path / "step-00000002"
-    assert [path.name for path in tmp_path.glob("step-*")] == ["step-00000002"], "nothing half gone under its own name"
+    (left,) = checkpoints.folder.glob(".removing-*")
+    assert checkpoints.last() == checkpoints.folder / "step-00000002"
+    assert [path.name for path in checkpoints.folder.glob("step-*")] == ["step-00000002"], (
+        "nothing half gone under its own name"
+    )
     save_last(checkpoints, 3, model, optimizer, {})
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-00000003"]
     left.mkdir()
     assert checkpoints.tidy() == [left.name] and not left.exists()

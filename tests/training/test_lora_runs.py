@@ -61,7 +61,7 @@ def run(project: Project, **settings) -> TrainResult:
 
 
 def last(result: TrainResult) -> Path:
-    found = Checkpoints(result.folder / "checkpoints").last()
+    found = Checkpoints(result.folder).last()
     assert found is not None
     return found
 

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.run_logs import events_of
 from utils import jobs
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
-from utils.runs.log import EventLog, read_events
+from utils.runs.log import EventLog
 
 NUM_STEPS = 36
 """6 epochs of 6 clips, one a step."""
@@ -46,10 +47,10 @@ def test_a_training_whose_parent_is_killed_goes_on_and_another_sees_every_event(
     events += log.new()
 
     assert (end.state, end.process_alive) == ("finished", False), job.log.read_text()
-    assert events == list(read_events(folder / "events.jsonl")), "each event once, in its order"
+    assert events == events_of(folder), "each event once, in its order"
     assert [event["step"] for event in events if event["kind"] == "step"] == list(range(1, NUM_STEPS + 1))
     kinds = [event["kind"] for event in events]
     assert kinds.count("started") == 1 and kinds.count("eval") == 6 and kinds[-1] == "finished"
-    last = Checkpoints(folder / "checkpoints").last()
+    last = Checkpoints(folder).last()
     assert last is not None and last.name == f"step-{NUM_STEPS:08d}"
     verify(last)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.run_logs import events_of
 from utils.bases.find import find_base
 from utils.cli.measure_switches import head, line
 from utils.cli.train import TrainCommand
@@ -14,7 +15,6 @@ from utils.cli.train import main as train
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.log import read_events
 from utils.training.data.loaders import Loaders
 from utils.training.plan import settle
 from utils.training.preflight import (
@@ -161,7 +161,7 @@ def test_auto_trains_with_what_was_fastest(
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     train([*flags_of(project), "--num-epochs", "1", *given, "--auto"])
     run = next(project.runs.iterdir())
-    started = next(event for event in read_events(run / "events.jsonl") if event["kind"] == "started")
+    started = events_of(run, "started")[0]
     assert started["config"]["gradient_checkpointing"] == "selective" and started["config"]["batch_size"] == batch_size
     assert "recommended:" in capsys.readouterr().out
 

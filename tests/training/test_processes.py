@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.run_logs import events_of, warnings_of
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.cli.train import main
@@ -23,7 +24,6 @@ from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.layout import MODEL_FILE
-from utils.runs.log import Event, read_events
 from utils.training import distributed, train
 from utils.training.data import batches as batches_module
 from utils.training.plan import micro_batches_of, plan_run
@@ -142,17 +142,13 @@ def logs(project: Project) -> str:
     return "\n".join((project.output / f"process-{rank}.log").read_text()[-2_000:] for rank in range(WORLD))
 
 
-def events_of(folder: Path, kind: str | None = None) -> list[Event]:
-    return list(read_events(folder / "events.jsonl", kind=kind))
-
-
 def begin(processes: ForkServerContext, project: Project, *flags: str, **fault) -> list[int]:
     settings = ("--base", "tiny", "--num-epochs", "3", "--batch-size", "1", "--run-id", "shared", *flags)
     return launch(processes, project, *settings, **fault)
 
 
 def assert_saved(folder: Path, *, step: int, end: str) -> None:
-    last, event = Checkpoints(folder / "checkpoints").last(), events_of(folder)[-1]
+    last, event = Checkpoints(folder).last(), events_of(folder)[-1]
     assert last is not None and last.name == f"step-{step:08d}"
     verify(last)
     assert (event["kind"], event["step"]) == (end, step)
@@ -246,7 +242,7 @@ def test_what_befalls_one_process_ends_both_saves_and_is_gone_on_from_exactly(
     assert_saved(folder, step=5, end="stopped")
     assert launch(processes, project, *resume) == [0, 0], logs(project)
 
-    reported = [event["message"] for event in events_of(folder, "warning")]
+    reported = warnings_of(folder)
     assert not [message for message in reported if "begins again" in message]
     for name in ("model.safetensors", "optimizer.safetensors"):
         runs = (folder, undisturbed.runs / "shared")

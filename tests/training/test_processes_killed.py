@@ -61,7 +61,7 @@ def test_a_run_whose_processes_are_killed_starts_again_and_ends_like_an_undistur
     command = train(project, *flags, "--max-restarts", str(kills))
     for number in range(kills):
         deadline = time.monotonic() + WAIT_S
-        while len(events_of(folder, "started")) <= number or Checkpoints(folder / "checkpoints").last() is None:
+        while len(events_of(folder, "started")) <= number or Checkpoints(folder).last() is None:
             assert command.poll() is None and time.monotonic() < deadline, said(project)
             time.sleep(0.05)
         time.sleep(chance.uniform(0, 1.0))

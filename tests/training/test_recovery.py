@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.run_logs import events_of
 from tests.training.test_run import config_of
 from utils.errors import UserError
 from utils.model.gpt import XttsGpt
 from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
-from utils.runs.log import Event, read_events
+from utils.runs.log import Event
 from utils.training.recovery import Recovery
 from utils.training.train import TrainResult, fine_tune
 
@@ -35,7 +36,7 @@ def limit_clips(monkeypatch: pytest.MonkeyPatch, most: int, *, checkpointed: int
 
 
 def warnings_of(folder: Path) -> list[Event]:
-    return [event for event in read_events(folder / "events.jsonl", kind="warning") if event["source"] == "memory"]
+    return [event for event in events_of(folder, "warning") if event["source"] == "memory"]
 
 
 def assert_same_result(mine: TrainResult, theirs: TrainResult) -> None:
@@ -80,7 +81,7 @@ def test_on_a_gpu_a_run_begins_with_its_largest_batch_and_is_otherwise_the_same(
     monkeypatch.setattr(XttsGpt, "forward", forward)
     assert fine_tune(settings).epoch_losses == whole.epoch_losses
     monkeypatch.setattr(XttsGpt, "forward", limited)
-    kinds = [event["kind"] for event in read_events(fine_tune(settings).folder / "events.jsonl")]
+    kinds = [event["kind"] for event in events_of(fine_tune(settings).folder)]
     assert kinds.index("warning") < kinds.index("step")
 
 
@@ -118,7 +119,7 @@ def test_checkpointing_that_is_turned_on_later_is_proven_anew(project: Project, 
 
     monkeypatch.setattr(XttsGpt, "forward", limited)
     folder = fine_tune(config_of(project, batch_size=1, num_epochs=1)).folder
-    reported = list(read_events(folder / "events.jsonl", kind="optimizations"))
+    reported = events_of(folder, "optimizations")
     states = [(event["step"], event["switches"]["gradient_checkpointing"]["state"]) for event in reported]
     assert states == [(1, "off"), (3, "on")]
 
@@ -183,7 +184,7 @@ def test_a_real_allocation_limit_shrinks_the_micro_batch(tmp_path: Path) -> None
     folder = Path(done.stdout.strip().splitlines()[-1])
     warnings = warnings_of(folder)
     assert warnings and warnings[0]["micro_batch"] == 32
-    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "finished"
+    assert events_of(folder)[-1]["kind"] == "finished"
 
 
 def test_an_evaluation_begins_anew_when_memory_runs_out_half_way(project: Project, monkeypatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.run_logs import events_of, warnings_of
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.config import TrainConfig
@@ -18,7 +19,7 @@ from utils.gpt_train import train_gpt
 from utils.model.weights import read_weights, write_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, _mark_complete
-from utils.runs.log import Event, read_events
+from utils.runs.log import Event
 from utils.training.recovery import Recovery
 from utils.training.train import Progresses, TrainResult, fine_tune
 
@@ -76,7 +77,7 @@ def assert_same_end(folder: Path, whole: Path) -> None:
 
 def steps_of(folder: Path) -> dict[int, Event]:
     """The log's steps; of those that were repeated, the last."""
-    return {event["step"]: event for event in read_events(folder / "events.jsonl", kind="step")}
+    return {event["step"]: event for event in events_of(folder, "step")}
 
 
 SHORT = [
@@ -129,10 +130,10 @@ def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_
     with pytest.raises(UserError, match="has finished its 2 epochs") as error:
         fine_tune(given(project, resume=Path("last")))
     assert "--num-epochs 7" in error.value.fix
-    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "finished", "what cannot continue is left alone"
+    assert events_of(folder)[-1]["kind"] == "finished", "what cannot continue is left alone"
     more = fine_tune(given(project, resume=Path("last"), num_epochs=3))
     assert (more.folder, more.num_steps, more.ended) == (folder, 9, "epochs")
-    started = list(read_events(folder / "events.jsonl", kind="started"))[-1]
+    started = events_of(folder, "started")[-1]
     assert (started["total_steps"], started["changed"]) == (9, ["num_epochs"])
     assert started["resumed_from"].endswith("step-00000006")
     assert TrainConfig.load(folder / "config.yaml").num_epochs == 3, "the settings in force"
@@ -162,19 +163,19 @@ def assert_same_end_of(checkpoints: Path, one: str, other: str) -> None:
 
 def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(kept, tmp_path: Path) -> None:
     project, folder = copy_of(kept, tmp_path)
-    best = Checkpoints(folder / "checkpoints").best()
+    best = Checkpoints(folder).best()
     assert best is not None
     with_moments = best.with_name(best.name.replace("best", "step"))
     with_moments.rename(folder / "moved")
     result = fine_tune(given(project, resume=Path("best"), num_epochs=3))
     step = int(best.name[-8:])
     assert min(n for n in steps_of_last_part(folder)) == step + 1 and result.num_steps == 9
-    reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    reported = warnings_of(folder)
     assert any("moments start from zero" in message for message in reported)
 
 
 def steps_of_last_part(folder: Path) -> list[int]:
-    events = list(read_events(folder / "events.jsonl"))
+    events = events_of(folder)
     begin = max(number for number, event in enumerate(events) if event["kind"] == "started")
     return [event["step"] for event in events[begin:] if event["kind"] == "step"]
 
@@ -185,7 +186,7 @@ def test_other_settings_are_named_and_refused_or_taken_when_allowed(kept, tmp_pa
     with pytest.raises(UserError, match=r"batch_size: 2 then, 1 now\n  - learning_rate: 0.003 then, 0.0001 now"):
         fine_tune(other)
     result = fine_tune(replace(other, allow_changes=True))
-    started = list(read_events(folder / "events.jsonl", kind="started"))[-1]
+    started = events_of(folder, "started")[-1]
     assert started["changed"] == ["batch_size", "learning_rate", "num_epochs"]
     # Two epochs of 3 steps are done; two of 6 are to come.
     assert result.num_steps == started["total_steps"] == 6 + 2 * 6
@@ -205,7 +206,7 @@ def test_a_run_cannot_change_what_it_trains(kept, tmp_path: Path, other: dict) -
 
 def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start(kept, tmp_path, monkeypatch) -> None:
     project, folder = copy_of(kept, tmp_path)
-    checkpoints = Checkpoints(folder / "checkpoints")
+    checkpoints = Checkpoints(folder)
     best, linked, link = checkpoints.best(), [], Checkpoints.link_best
     assert best is not None and best.name == "best-00000006", "the last evaluation was the best"
     shutil.rmtree(best)
@@ -227,7 +228,7 @@ def test_an_epoch_whose_batches_are_others_now_begins_anew(project: Project, mon
         fine_tune(settings, progress=Progresses(steps=cut))
     (folder,) = project.runs.iterdir()
     done = fine_tune(replace(settings, resume=folder, sdpa=False, allow_changes=True))
-    reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    reported = warnings_of(folder)
     assert any("epoch 1 begins again" in message for message in reported) and done.num_steps == 2 + 6
 
 
@@ -251,7 +252,7 @@ def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(project: Pr
     done = fine_tune(replace(settings, resume=folder, allow_changes=True))
     # The run was cut in the fourth step, before it was saved; then two epochs of 5 clips.
     assert done.num_steps == 3 + 10
-    reported = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    reported = warnings_of(folder)
     assert any("epoch 1 begins again" in message for message in reported)
 
 
@@ -266,9 +267,9 @@ def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(kept,
     with pytest.raises(UserError, match=r"optimizer\.safetensors is damaged"):
         fine_tune(given(project, resume=folder / "checkpoints" / "step-00000005", num_epochs=3))
     result = fine_tune(given(project, resume=folder, num_epochs=3))
-    started = list(read_events(folder / "events.jsonl", kind="started"))[-1]
+    started = events_of(folder, "started")[-1]
     assert started["resumed_from"].endswith("step-00000003") and result.num_steps == 9
-    reported = " ".join(event["message"] for event in read_events(folder / "events.jsonl", kind="warning"))
+    reported = " ".join(warnings_of(folder))
     assert all(f"skipped: step-0000000{step}" in reported for step in spoil)
 
 
@@ -297,7 +298,7 @@ def test_a_foreign_file_with_marks_that_fit_is_refused_and_runs_no_code(
     with pytest.raises(UserError, match=message):
         fine_tune(given(project, resume=folder, num_epochs=3))
     assert not (tmp_path / "payload-ran").exists()
-    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "failed"
+    assert events_of(folder)[-1]["kind"] == "failed"
     again = fine_tune(given(project, resume=folder / "checkpoints" / "step-00000005", num_epochs=3))
     assert again.num_steps == 9, "an earlier one can be named"
 

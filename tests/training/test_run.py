@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.run_logs import events_of, warnings_of
 from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest, write_manifest
@@ -16,7 +17,6 @@ from utils.gpt_train import train_gpt
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs import checkpoints as state_module
-from utils.runs.log import read_events
 from utils.training import train
 from utils.training.train import fine_tune
 
@@ -51,7 +51,7 @@ def test_a_run_leaves_exactly_these_files(project: Project, monkeypatch: pytest.
 
 def test_the_log_tells_every_step_and_evaluation(project: Project) -> None:
     result = fine_tune(config_of(project, grad_accumulation=2))
-    events = list(read_events(result.folder / "events.jsonl"))
+    events = events_of(result.folder)
     assert (events[0]["kind"], events[-1]["kind"]) == ("started", "finished")
     steps = [event for event in events if event["kind"] == "step"]
     assert [step["step"] for step in steps] == [1, 2, 3, 4]
@@ -124,7 +124,7 @@ def test_every_clip_that_is_not_trained_on_is_listed(project: Project) -> None:
     text = text.replace("Still waters", "ሰላም waters").replace("Rome was", f"Rome {chr(57) * 400} was")
     project.train_csv.write_text(text, encoding="utf-8")
     result = fine_tune(config_of(project, num_epochs=1, max_audio_length=65_000))
-    started = next(read_events(result.folder / "events.jsonl", kind="started"))
+    started = events_of(result.folder, "started")[0]
     reasons = {drop["clip"]: drop["reason"] for drop in started["dropped"]}
     assert reasons["clip2.wav"] == "the vocabulary lacks: ሰ ላ ም"
     assert "longer than 2.9 s" in reasons["clip7.wav"]
@@ -174,7 +174,7 @@ def test_the_best_is_the_best_however_slow_the_disk(project: Project, monkeypatc
 
     monkeypatch.setattr(state_module, "sync", slow)
     result = fine_tune(config_of(project, num_epochs=10, dropout=0.1, patience=2))
-    losses = {event["loss"]: event["step"] for event in read_events(result.folder / "events.jsonl", kind="eval")}
+    losses = {event["loss"]: event["step"] for event in events_of(result.folder, "eval")}
     # Later evaluations are worse than the best and better than the one before it, which was on the disk already.
     assert list(losses.values()).index(losses[min(losses)]) not in (0, len(losses) - 1)
     assert [path.name for path in (result.folder / "checkpoints").glob("best-*")] == [f"best-{losses[min(losses)]:08d}"]
@@ -182,7 +182,7 @@ def test_the_best_is_the_best_however_slow_the_disk(project: Project, monkeypatc
 
 def test_a_speaker_with_one_clip_is_conditioned_on_it_and_reported(tmp_path: Path) -> None:
     result = fine_tune(config_of(make_project(tmp_path, num_train=1, num_eval=1), conditioning="other"))
-    warnings = [event["message"] for event in read_events(result.folder / "events.jsonl", kind="warning")]
+    warnings = warnings_of(result.folder)
     assert any("1 speaker(s) have one clip only" in message for message in warnings)
 
 
@@ -192,7 +192,7 @@ def test_word_times_teach_reading_along_and_are_shown(project: Project) -> None:
     times = [tuple(0.1 * number for number in range(len(clip.text.split()))) for clip in clips]
     write_manifest(csv, [replace(clip, word_times=one) for clip, one in zip(clips, times, strict=True)])
     result = fine_tune(config_of(project, num_epochs=6, learning_rate=1e-3, reading_weight=0.2, dropout=0.0))
-    missed = [event["loss_reading"] for event in read_events(result.folder / "events.jsonl", kind="step")]
+    missed = [event["loss_reading"] for event in events_of(result.folder, "step")]
     assert missed[-1] < missed[0]
 
 

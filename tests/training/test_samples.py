@@ -13,13 +13,14 @@ import pytest
 import torch
 
 from tests.jobs.children import eventually, is_running
+from tests.run_logs import events_of, warnings_of
 from tests.saving import save_best
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
-from utils.runs.log import Event, EventWriter, read_events
+from utils.runs.log import RunLog
 from utils.training.samples import MAX_FAILURES, SampleWorker
 from utils.training.train import fine_tune
 
@@ -69,17 +70,13 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
     def worker(body: str, *, sentences: tuple[str, ...] = ("Hello.",)) -> SampleWorker:
         command = [sys.executable, "-S", "-c", HEAD + body, str(tmp_path)]
-        events = EventWriter(tmp_path / "events.jsonl")
+        events = RunLog(tmp_path / "events.jsonl")
         workers.append(SampleWorker(tmp_path, sentences, language="en", events=events, command=command))
         return workers[-1]
 
     yield worker
     for worker in workers:
         worker.close()
-
-
-def events_of(run: Path, kind: str) -> list[Event]:
-    return list(read_events(run / "events.jsonl", kind=kind))
 
 
 def idle(worker: SampleWorker) -> bool:
@@ -125,7 +122,7 @@ def test_training_waits_for_nothing_and_only_the_newest_request_is_kept(tmp_path
     (tmp_path / "samples" / "go").touch()
     worker.close(wait_s=15)
     assert [event["step"] for event in events_of(tmp_path, "sample")] == [1, 4]
-    dropped = [event["message"] for event in events_of(tmp_path, "warning")]
+    dropped = warnings_of(tmp_path)
     assert dropped == [f"no sample of step {step}: the one before is still being spoken" for step in (2, 3)]
 
 
@@ -139,14 +136,14 @@ def test_failures_are_warnings_and_after_some_no_more_is_tried(
     for step in range(1, MAX_FAILURES + 3):
         worker.request(step, tmp_path)
         eventually(lambda: idle(worker))
-    warnings = [event["message"] for event in events_of(tmp_path, "warning")]
+    warnings = warnings_of(tmp_path)
     assert len(warnings) == MAX_FAILURES
     assert all(f"no sample of step {n}: " in text and reason in text for n, text in enumerate(warnings, start=1))
     assert warnings[-1].endswith("no more samples are spoken in this run")
 
 
 def test_a_program_that_cannot_be_started_is_a_warning(tmp_path: Path) -> None:
-    events = EventWriter(tmp_path / "events.jsonl")
+    events = RunLog(tmp_path / "events.jsonl")
     worker = SampleWorker(tmp_path, ["Hello."], language="en", events=events, command=[str(tmp_path / "nothing")])
     worker.request(1, tmp_path)
     assert idle(worker)
@@ -158,7 +155,7 @@ def test_a_checkpoint_that_was_replaced_meanwhile_is_no_failure(tmp_path: Path, 
     for step in range(MAX_FAILURES + 2):
         worker.request(step, tmp_path / "gone")
         eventually(lambda: idle(worker))
-    warnings = [event["message"] for event in events_of(tmp_path, "warning")]
+    warnings = warnings_of(tmp_path)
     assert len(warnings) == MAX_FAILURES + 2 and all("was replaced" in text for text in warnings)
 
 
@@ -188,10 +185,10 @@ def test_a_resumed_run_passes_on_no_old_samples(tmp_path: Path, make: Make) -> N
 TRAINER = """
 import sys, time
 from pathlib import Path
-from utils.runs.log import EventWriter
+from utils.runs.log import RunLog
 from utils.training.samples import SampleWorker
 run = Path(sys.argv[1])
-worker = SampleWorker(run, ["Hello."], language="en", events=EventWriter(run / "events.jsonl"))
+worker = SampleWorker(run, ["Hello."], language="en", events=RunLog(run / "events.jsonl"))
 worker.request(1, next(run.glob("checkpoints/best-*")))
 print(worker._process.pid, flush=True)
 time.sleep(60)
@@ -214,9 +211,9 @@ def seconds_of(path: Path) -> float:
 
 @pytest.mark.slow
 def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
-    events = EventWriter(trained / "events.jsonl")
+    events = RunLog(trained / "events.jsonl")
     worker = SampleWorker(trained, ["Yes.", "No."], language="en", events=events)
-    checkpoints = Checkpoints(trained / "checkpoints")
+    checkpoints = Checkpoints(trained)
     best = checkpoints.best()
     assert best is not None
     worker.request_base(find_base("tiny").folder)
@@ -248,8 +245,8 @@ def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
 
 def test_a_worker_that_listens_dies_with_a_trainer_that_is_killed(tmp_path: Path) -> None:
     body = TRAINER.replace(
-        'EventWriter(run / "events.jsonl"))',
-        "EventWriter(run / \"events.jsonl\"), command=[sys.executable, '-S', '-c', sys.argv[2], str(run)])",
+        'RunLog(run / "events.jsonl"))',
+        "RunLog(run / \"events.jsonl\"), command=[sys.executable, '-S', '-c', sys.argv[2], str(run)])",
     ).replace('next(run.glob("checkpoints/best-*"))', "run")
     command = [sys.executable, "-c", body, str(tmp_path), HEAD + SPEAKS]
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

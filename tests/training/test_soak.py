@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.run_logs import events_of
 from tests.training.test_run import config_of
 from utils.project.paths import Project
-from utils.runs.log import read_events
 from utils.training.train import Progresses, fine_tune
 
 log = logging.getLogger(__name__)
@@ -46,4 +46,4 @@ def test_memory_and_open_files_do_not_grow(project: Project, steps: int, settled
     assert last_bytes < 1.05 * first_bytes
     # The moment of a save has a file more.
     assert last_files <= first_files + 2
-    assert len(list(read_events(result.folder / "events.jsonl", kind="step"))) == result.num_steps
+    assert len(events_of(result.folder, "step")) == result.num_steps

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 
+from tests.run_logs import events_of
 from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.errors import UserError
@@ -20,7 +21,6 @@ from utils.jobs.child import StopRequest
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
-from utils.runs.log import read_events
 from utils.training.train import fine_tune
 
 NUM_EPOCHS = 4
@@ -48,7 +48,7 @@ def start(project: Project) -> tuple[subprocess.Popen, Path]:
     folder = project.runs / "signalled"
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline and child.poll() is None:
-        if len(list(read_events(folder / "events.jsonl", kind="step"))) >= 3:
+        if len(events_of(folder, "step")) >= 3:
             break
         time.sleep(0.05)
     return child, folder
@@ -80,8 +80,8 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_un
     assert child.returncode == status, output
     assert not psutil.wait_procs(loaders, timeout=15)[1], "no loader is left behind"
     assert f"--resume {folder}" in output
-    events = list(read_events(folder / "events.jsonl"))
-    last = Checkpoints(folder / "checkpoints").last()
+    events = events_of(folder)
+    last = Checkpoints(folder).last()
     assert events[-1]["kind"] == "stopped" and last is not None
     step = events[-1]["step"]
     assert last.name == f"step-{step:08d}" and step < NUM_EPOCHS * 3

@@ -18,7 +18,7 @@ from utils.text.normalize import normalize
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 from utils.text.vocabulary.corpus import iter_texts
 from utils.text.vocabulary.learn import words_of
-from utils.training.data.clip_list import ClipLimits
+from utils.training.data.clip_list import limit_problems
 
 MOST_TEXTS = 20_000
 """Texts that are read for a plan."""
@@ -148,10 +148,10 @@ def long_limits(base: Base, *, max_text_length: int | None, max_audio_length: in
     shape = base.gpt_shape()
     audio = LONG_AUDIO if max_audio_length is None else max_audio_length
     text = LONG_TEXT if max_text_length is None else max_text_length
-    limits = ClipLimits(max_audio_length=audio, max_text_length=text)
-    given = {"max_text_length": max_text_length, "max_audio_length": max_audio_length}
+    found = limit_problems(shape, max_audio_length=audio, max_text_length=text)
     # Limits that the user did not set give way to a smaller model.
-    found = [one for one in limits.problems(shape) if any(one.startswith(name) and given[name] for name in given)]
+    given = {"max_text_length": max_text_length, "max_audio_length": max_audio_length}
+    found = [one for one in found if any(one.startswith(name) and given[name] for name in given)]
     raise_problems(found, where=f"base {base.name}")
     return {
         "max_text_length": min(text, shape.max_text_tokens),

@@ -26,6 +26,7 @@ from utils.runs.layout import (
     ADAPTER_FILE,
     ASIDE,
     BEST,
+    CHECKPOINTS,
     COMPLETE_FILE,
     LAST,
     LEFT,
@@ -36,7 +37,7 @@ from utils.runs.layout import (
     checkpoints_of,
     discard,
     is_complete,
-    newest_in,
+    newest_of,
     strays_of,
 )
 
@@ -49,9 +50,9 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 Tensors = Mapping[str, Tensor]
 
 
-def num_bytes(tensors: Tensors) -> int:
-    """What the tensors take, in memory and on disk."""
-    return sum(tensor.nbytes for tensor in tensors.values())
+def num_bytes(files: Mapping[str, Tensors]) -> int:
+    """What the tensors of a checkpoint's files take, in memory and on disk."""
+    return sum(tensor.nbytes for tensors in files.values() for tensor in tensors.values())
 
 
 class NotSaved(UserError):
@@ -65,14 +66,13 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-        folder: the run's checkpoints/ folder; created when absent.
+        run: the run's folder, which has them in checkpoints/; created when absent.
         keep: number of older checkpoints that are kept beside the last one.
     """
 
-    def __init__(self, folder: Path, *, keep: int = 0) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        self.keep = keep
+    def __init__(self, run: Path, *, keep: int = 0) -> None:
+        self.run, self.folder, self.keep = run, run / CHECKPOINTS, keep
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def write_last(self, step: int, files: Mapping[str, Tensors], state: dict[str, Any]) -> Path:
         """Write a checkpoint to resume from; what exceeds the number to keep is removed after it is complete.
@@ -91,7 +91,7 @@ class Checkpoints:
             for name, tensors in files.items():
                 write_weights(folder / name, tensors)
 
-        return self._publish(LAST, step, fill, size=sum(map(num_bytes, files.values())))
+        return self._publish(LAST, step, fill, size=num_bytes(files))
 
     def link_best(self, last: Path, *, loss_to_beat: float | None = None) -> Path:
         """Keep the weights of a checkpoint as the best so far, without a second copy where that is possible.
@@ -125,7 +125,7 @@ class Checkpoints:
         Returns:
             Names of what was removed.
         """
-        for stray in strays_of(self.folder.parent):
+        for stray in strays_of(self.run):
             log.warning("%s among the checkpoints is none: it is never read nor removed", stray.name)
         removed = self._clear()
         for aside in sorted(self.folder.glob(f"{ASIDE}*")):
@@ -145,28 +145,21 @@ class Checkpoints:
             Their new names; nothing is removed.
         """
         names = []
-        for folder in self._of(LAST) + self._of(BEST):
-            if _step_of(folder) > step:
-                left = folder.with_name(f"{LEFT}{folder.name}")
-                number = 2
-                while left.exists():
-                    left = folder.with_name(f"{LEFT}{folder.name}-{number}")
-                    number += 1
-                folder.rename(left)
-                names.append(left.name)
+        for folder in (one.path for one in checkpoints_of(self.run) if one.step > step):
+            left, number = folder.with_name(f"{LEFT}{folder.name}"), 2
+            while left.exists():
+                left, number = folder.with_name(f"{LEFT}{folder.name}-{number}"), number + 1
+            folder.rename(left)
+            names.append(left.name)
         return names
 
     def last(self) -> Path | None:
         """The newest complete checkpoint to resume from."""
-        return one.path if (one := newest_in(self.folder).get("last")) else None
+        return one.path if (one := newest_of(self.run).get("last")) else None
 
     def best(self) -> Path | None:
         """The complete checkpoint with the lowest evaluation loss, or the one that speaks best."""
-        return one.path if (one := newest_in(self.folder).get("best")) else None
-
-    def _of(self, prefix: str) -> list[Path]:
-        found = self.folder.glob(f"{prefix}*")
-        return sorted(path for path in found if path.name[len(prefix) :].isdigit() and path.is_dir())
+        return one.path if (one := newest_of(self.run).get("best")) else None
 
     def _publish(
         self,
@@ -202,12 +195,13 @@ class Checkpoints:
                 where=str(self.folder),
                 fix="free some space" if is_full else "check the disk or its connection",
             ) from error
-        older = sorted((p for p in self._of(prefix) if p != final), key=_step_of, reverse=True)
-        whole = [path for path in older if is_complete(path)]
+        others = [one for one in reversed(checkpoints_of(self.run)) if one.path != final]
+        others = [one for one in others if one.is_best == (prefix == BEST)]
+        whole = [one for one in others if one.is_complete]
         # Kills of earlier versions left such: what is not whole and behind the newest is of no use any more.
-        broken = [path for path in older if path not in whole and _step_of(path) < _step_of(final)]
+        broken = [one for one in others if not one.is_complete and one.step < step]
         for old in [*whole[self.keep if prefix == LAST else 0 :], *broken]:
-            _discard(old)
+            _discard(old.path)
         return final
 
     def _clear(self) -> list[str]:
@@ -222,10 +216,6 @@ def _discard(folder: Path) -> None:
     # What cannot be removed now is no reason to fail a save that is complete: it is tried again at the next one.
     with suppress(OSError):
         discard(folder)
-
-
-def _step_of(folder: Path) -> int:
-    return int(folder.name.rsplit("-", 1)[1])
 
 
 def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:

@@ -170,23 +170,17 @@ def checkpoint_of(run: Path, which: str) -> Path:
 
 
 def newest_of(run: Path) -> dict[Which, CheckpointFolder]:
-    """The newest complete checkpoint of each kind; see `newest_in`."""
-    return newest_in(run / CHECKPOINTS)
-
-
-def newest_in(checkpoints: Path) -> dict[Which, CheckpointFolder]:
-    """The newest complete checkpoint of each kind in a run's folder of checkpoints, the best one first."""
-    complete = [one for one in checkpoints_in(checkpoints) if one.is_complete]
-    newest: dict[bool, CheckpointFolder] = {one.is_best: one for one in complete}
+    """The newest complete checkpoint of each kind, the best one first."""
+    newest = {one.is_best: one for one in checkpoints_of(run) if one.is_complete}
     kinds: tuple[tuple[Which, bool], ...] = (("best", True), ("last", False))
     return {which: newest[is_best] for which, is_best in kinds if is_best in newest}
 
 
-def checkpoints_in(checkpoints: Path) -> list[CheckpointFolder]:
-    """All checkpoints in a run's folder of checkpoints by step, those that are not complete among them."""
+def checkpoints_of(run: Path) -> list[CheckpointFolder]:
+    """All checkpoints of a run by step, those that are not complete among them."""
     found = []
     # A checkpoint in its place comes after one of the same step that still lies aside.
-    for path in sorted(checkpoints.glob("*-*"), key=lambda path: not path.name.startswith(ASIDE)):
+    for path in sorted((run / CHECKPOINTS).glob("*-*"), key=lambda path: not path.name.startswith(ASIDE)):
         name = path.name.removeprefix(ASIDE)
         kind, number = name[: len(LAST)], name[len(LAST) :]
         if kind in (LAST, BEST) and number.isdigit() and path.is_dir():
@@ -201,11 +195,6 @@ def strays_of(run: Path) -> list[Path]:
     """What lies among a run's checkpoints and is none: no program of ours wrote it, or people renamed it."""
     found = (run / CHECKPOINTS).iterdir() if (run / CHECKPOINTS).is_dir() else ()
     return sorted(path for path in found if not (path.is_dir() and OURS.fullmatch(path.name)))
-
-
-def checkpoints_of(run: Path) -> list[CheckpointFolder]:
-    """The checkpoints of a run; see `checkpoints_in`."""
-    return checkpoints_in(run / CHECKPOINTS)
 
 
 def discard(folder: Path) -> None:

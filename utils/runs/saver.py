@@ -37,11 +37,6 @@ class Snapshot:
     best_loss: float | None
     """Evaluation loss of these weights when they are the best so far."""
 
-    @property
-    def num_bytes(self) -> int:
-        """What its tensors take, in memory and on the disk."""
-        return sum(map(num_bytes, self.files.values()))
-
     def copied(self) -> "Snapshot":
         """The same in memory of its own, on the CPU."""
         files = {
@@ -102,7 +97,7 @@ class Saver:
         begun = time.perf_counter() if begun is None else begun
         self.join()
         self._tried = time.monotonic()
-        if wait or snapshot.num_bytes > MEMORY_SHARE * memory().available_bytes:
+        if wait or num_bytes(snapshot.files) > MEMORY_SHARE * memory().available_bytes:
             self._write(snapshot, begun, None)
         else:
             copy = snapshot.copied()
@@ -138,7 +133,7 @@ class Saver:
 
     def _write(self, snapshot: Snapshot, begun: float, waited_s: float | None) -> None:
         """Runs beside training: touches nothing of this object but the list of outcomes."""
-        last, best, error, size = None, None, None, snapshot.num_bytes
+        last, best, error, size = None, None, None, num_bytes(snapshot.files)
         try:
             last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state)
             if snapshot.best_loss is not None:

@@ -29,7 +29,7 @@ from utils.hardware.processor import usable_cpus
 from utils.jobs.child import SIGNALS
 from utils.jobs.device import CPU, wanted_device
 from utils.project.paths import Project, new_run_id
-from utils.runs.checkpoints import Checkpoints
+from utils.runs.layout import newest_of
 
 STATUS_FILE = "status.json"
 """What the first process leaves: the exit status that the command is to have."""
@@ -133,7 +133,7 @@ def resume_after_restart(config: TrainConfig, project: Project) -> TrainConfig:
             fix="name the run: --run-id NAME",
         )
     folder = project.runs / config.run_id
-    if not is_restart() or Checkpoints(folder / "checkpoints").last() is None:
+    if not is_restart() or "last" not in newest_of(folder):
         return config
     return replace(config, run_id=None, resume=folder)
 

@@ -15,9 +15,8 @@ from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import read_state, whole_checkpoint
 from utils.runs.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume
 from utils.runs.loggers import find_loggers
-from utils.training.data.base import language_base, starting_base, what_was_added
-from utils.training.data.clip_list import limits_of
-from utils.training.data.kept import kept_languages
+from utils.training.data.base import kept_languages, language_base, starting_base, what_was_added
+from utils.training.data.clip_list import limit_problems
 
 logger = logging.getLogger(__name__)
 CODE_UNIT = "a code is 1024 samples or 4 mel frames"
@@ -81,6 +80,8 @@ class Resumed:
     """Newer checkpoints that are damaged, each with what is wrong."""
     changed: dict[str, tuple[Any, Any]]
     """Settings that differ from the checkpoint's: (then, now)."""
+    retired: Mapping[str, Any]
+    """Settings of the run that this version does not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +118,7 @@ def plan_run(config: TrainConfig, *, project: Project | None = None) -> RunPlan:
     resumed, retired = None, config.retired
     if config.resume:
         config, resumed = find_checkpoint(config, project)
-        retired = _own_settings(resumed.run).retired
+        retired = resumed.retired
     chosen = starting_base(config, project, resumed.run if resumed else None)
     base = language_base(config, project, chosen)
     return RunPlan(
@@ -147,8 +148,9 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
         **{name: value for name, value in _defaults(config, base).items() if getattr(config, name) is None},
     )
     kept_languages(settled, base)
-    raise_problems(limits_of(settled).problems(base.gpt_shape()), where=f"base {base.name}")
-    assert settled.max_audio_length
+    assert settled.max_audio_length and settled.max_text_length
+    limits = {"max_audio_length": settled.max_audio_length, "max_text_length": settled.max_text_length}
+    raise_problems(limit_problems(base.gpt_shape(), **limits), where=f"base {base.name}")
     # More codes than the longest clip has would only be padding.
     longest = math.ceil(settled.max_audio_length / CODE_SAMPLES)
     asked = longest if settled.max_mel_length is None else settled.max_mel_length
@@ -286,7 +288,8 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
         )
     state = read_state(checkpoint)
     # Checkpoints of an earlier version do not hold their settings: those of the run are the best guess.
-    saved, own = state.get("settings"), _own_settings(wanted.run)
+    file = wanted.run / "config.yaml"
+    saved, own = state.get("settings"), TrainConfig.load(file).validate(where=str(file))
     then = own if saved is None else TrainConfig.from_saved(saved, where=str(checkpoint))
     # The run's config.yaml with what was given now: a value equal to its default never counts as given.
     plain, names = TrainConfig(project=config.project), [one.name for one in fields(config) if one.name != "run_id"]
@@ -316,8 +319,5 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
         is_best=not (checkpoint / OPTIMIZER_FILE).exists(),
         skipped=skipped,
         changed=changed,
+        retired=own.retired,
     )
-
-
-def _own_settings(run: Path) -> TrainConfig:
-    return TrainConfig.load(run / "config.yaml").validate(where=str(run / "config.yaml"))

@@ -4,13 +4,13 @@ The process is the one that speaks for the page (`utils.inference.worker`). The 
 the worker writes wavs and replies, and `SampleWorker.poll` passes the replies on as `sample` events.
 """
 
-import logging
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -22,7 +22,7 @@ from utils.jobs.json_lines import JsonChild
 from utils.jobs.measuring import speaking_environment
 from utils.options import SpeechSettings
 from utils.runs.layout import SAMPLES_FOLDER, sample_file
-from utils.runs.log import EventWriter, RunLog
+from utils.runs.log import RunLog
 
 SPEAKING_FOLDER = ".speaking"
 """In that one: what is being spoken."""
@@ -35,8 +35,6 @@ POLL_S = 0.05
 NICE = 10
 SEED = 1
 """The same for every sample, so that they differ by their weights only."""
-
-log = logging.getLogger(__name__)
 
 
 class SampleWorker:
@@ -59,7 +57,7 @@ class SampleWorker:
         sentences: Sequence[str],
         *,
         language: str,
-        events: EventWriter | RunLog,
+        events: RunLog,
         command: Sequence[str] | None = None,
     ) -> None:
         self._folder = run / SAMPLES_FOLDER
@@ -67,7 +65,7 @@ class SampleWorker:
             self._folder.mkdir(parents=True, exist_ok=True)
         self._command = command or [sys.executable, "-m", "utils.inference.worker", "--device", "cpu"]
         self._sentences, self._settings = list(sentences), vars(SpeechSettings(language=language, seed=SEED))
-        self._events = events
+        self._events, self._warn = events, partial(events.warn, source="samples")
         self._process: JsonChild | None = None
         # Step and checkpoint of each.
         self._speaking: tuple[int, Path] | None = None
@@ -78,11 +76,7 @@ class SampleWorker:
         self._wanted: int | None = None
 
     def request_base(self, base: Path) -> None:
-        """Have the sentences spoken as the run begins, with its base's own weights, unless they lie there already.
-
-        Args:
-            base: folder of the run's base.
-        """
+        """Have the sentences spoken with the weights of the base in this folder, unless they lie there already."""
         if not (self._folder.parent / sample_file(0, 1)).is_file():
             self.request(0, base)
 
@@ -184,10 +178,6 @@ class SampleWorker:
             self._waiting = None
             message += f"; after {MAX_FAILURES} failures no more samples are spoken in this run"
         self._warn(message)
-
-    def _warn(self, message: str) -> None:
-        log.warning(message)
-        self._events.write("warning", message=message, source="samples")
 
     def _send(self, step: int, checkpoint: Path) -> None:
         self._waiting, self._speaking = None, (step, checkpoint)

@@ -206,7 +206,7 @@ def _make_services(
     # They log the run under its name and settings, which are decided now.
     opened = [logger(folder, config.plain()) for logger in find_loggers(config.log_to)] if is_main else []
     run_log = RunLog(folder / "events.jsonl" if is_main else None, progress.events, opened)
-    checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
+    checkpoints = Checkpoints(folder, keep=config.keep_checkpoints)
     again = command("train", project=plan.project, resume=folder)
     # The arithmetic that MFU counts is that of learning all weights.
     learns_less = config.lora_rank or config.freeze_conditioning

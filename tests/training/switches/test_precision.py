@@ -7,9 +7,9 @@ import pytest
 from accelerate.commands.launch import launch_command, launch_command_parser
 from accelerate.utils import DynamoBackend
 
+from tests.run_logs import events_of
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.log import read_events
 from utils.training.switches.optim import UNSUPPORTED, make_accelerator
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,7 +23,7 @@ def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(
     place = (f"--project={project.name}", f"--output={project.output}", "--base=tiny", "--device=cpu")
     asked = ("--mixed-precision=fp32", "--num-epochs=1", "--num-workers=0", "--run-id=launched")
     launch_command(launch_command_parser().parse_args([*configured, "--module", "utils.cli.train", *place, *asked]))
-    (reported,) = read_events(project.runs / "launched" / "events.jsonl", kind="optimizations")
+    (reported,) = events_of(project.runs / "launched", "optimizations")
     precision, compiled = (reported["switches"][name] for name in ("mixed_precision", "compile"))
     assert "products float32, block outputs float32" in precision["observed"]
     assert (compiled["state"], precision["state"]) == ("off", "off")

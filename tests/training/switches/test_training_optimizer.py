@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.run_logs import events_of
 from tests.sounds import make_project
 from utils.bases.base import Base
 from utils.bases.find import find_base
@@ -21,7 +22,6 @@ from utils.model.packing import pack
 from utils.model.weights import read_weights
 from utils.performance_utils import is_out_of_memory
 from utils.project.paths import Project
-from utils.runs.log import read_events
 from utils.training.plan import settle, sources_of
 from utils.training.switches.compile import compile_blocks
 from utils.training.switches.record import StepRecord, record_step
@@ -37,7 +37,7 @@ def run(project: Project, **settings) -> TrainResult:
 
 
 def reported(result: TrainResult) -> dict[str, dict]:
-    events = list(read_events(result.folder / "events.jsonl"))
+    events = events_of(result.folder)
     return next(event["switches"] for event in events if event["kind"] == "optimizations")
 
 
@@ -230,7 +230,7 @@ def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(
     monkeypatch.setattr("utils.training.switches.compile.compile_blocks", break_later)
     # What was not compiled at all must not read on for having been asked for.
     plain, result = run(project, sdpa=False), run(project, sdpa=False, compile="default")
-    events = list(read_events(result.folder / "events.jsonl"))
+    events = events_of(result.folder)
     reported = [event for event in events if event["kind"] == "optimizations"]
     assert [event["step"] for event in reported] == [1, step]
     state = reported[-1]["switches"]["compile"]
@@ -300,7 +300,7 @@ def test_a_thread_tells_of_the_gpu_that_trains_and_leaves_the_first_one_asleep(m
 
 
 def test_memory_events_are_written_while_training(project: Project) -> None:
-    events = list(read_events(run(project).folder / "events.jsonl"))
+    events = events_of(run(project).folder)
     memory = [event for event in events if event["kind"] == "memory"]
     assert memory and memory[0]["rss_bytes"] > 50e6 and memory[0]["step"] == 1
 

@@ -1,9 +1,14 @@
-"""The base that a run starts from: a published one, another run's, or a copy that reads Latin Amharic."""
+"""What a run starts from: a published base, another run's, or a copy that reads Latin Amharic; and what it keeps of it.
+
+Clips of other languages, mixed into its epochs, keep a base from losing these.
+"""
 
 import hashlib
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from utils.bases.amharic import latin_extension, needs_latin
 from utils.bases.base import Base
@@ -17,7 +22,6 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import MODEL_FILE, ModelRef
 from utils.text.languages import AMHARIC, language_token
-from utils.training.data.kept import kept_languages
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +29,8 @@ START_FILE = "start.safetensors"
 """In the folder of a run with LoRA: the weights of another run that its additions belong to."""
 ADDED = "added_tokens"
 """In about.json: the tokens that a copy has beyond the chosen base."""
+KEPT_SHARE, KEPT_MOST = 0.1, 0.5
+"""Of an epoch's clips: from a project that names no share, and from all together."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,42 @@ def what_was_added(chosen: Base, base: Base) -> str | None:
     return (
         f"base {chosen.name} got tokens for Amharic in its Latin form ({tokens}); the run trains a copy: {base.folder}"
     )
+
+
+class KeptLanguage(NamedTuple):
+    """A prepared dataset in another language."""
+
+    project: Project
+    language: str
+    """Code, as the tokenizer names it."""
+    share: float
+    """Of an epoch's clips."""
+
+
+def kept_languages(config: TrainConfig, base: Base) -> list[KeptLanguage]:
+    """What `keep_languages` names.
+
+    Raises:
+        UserError: a folder is no prepared dataset, the base does not read its language, or the shares are too large.
+    """
+    found, taken = list[KeptLanguage](), {Project(name=config.project, output=Path(config.output)).folder.resolve()}
+    for folder, share in re.findall(r"\s*([^,]+?)(?::(\d*\.?\d+))?\s*(?:,|$)", config.keep_languages or ""):
+        project = Project(name=Path(folder).name, output=Path(folder).parent)
+        if not project.train_csv.is_file() or not project.language_file.is_file():
+            fix = "name the folder of a project that was prepared in another language, such as output/spanish:0.1"
+            raise UserError(what="keep_languages names no prepared dataset", where=folder, fix=fix)
+        if project.folder.resolve() in taken:
+            fix = "name each project of another language once"
+            raise UserError(what="keep_languages names a project that the run has already", where=folder, fix=fix)
+        taken.add(project.folder.resolve())
+        language = base.tokenizer().check_language(project.language())
+        found.append(KeptLanguage(project, language, float(share or KEPT_SHARE)))
+    if (whole := sum(one.share for one in found)) > KEPT_MOST:
+        what = f"keep_languages takes {whole:g} of an epoch's clips"
+        raise UserError(
+            what=what, where="training settings", fix=f"use {KEPT_MOST} at most in all, such as {KEPT_SHARE} each"
+        )
+    return found
 
 
 def other_languages(config: TrainConfig, base: Base) -> str:

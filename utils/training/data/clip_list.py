@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.shapes import GptShape
 from utils.options import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
@@ -56,33 +55,29 @@ class TrainingClip:
         return np.interp(middles, self.reading[:, 0], self.reading[:, 1]).astype(np.float32)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClipLimits:
-    """What a clip must fit to be trained on."""
+def limit_problems(shape: GptShape, *, max_audio_length: int, max_text_length: int) -> list[str]:
+    """Limits of clips that exceed a model's position tables.
 
-    max_audio_length: int
-    """Samples at 22 050 Hz."""
-    max_text_length: int
-    """Tokens."""
-
-    def problems(self, shape: GptShape) -> list[str]:
-        """Limits that exceed the model's position tables."""
-        found = []
-        longest_audio = (shape.max_audio_tokens - 1) * CODE_SAMPLES
-        if self.max_audio_length > longest_audio:
-            found.append(f"max_audio_length is {self.max_audio_length} samples; this model takes {longest_audio}")
-        if self.max_text_length > shape.max_text_tokens:
-            found.append(f"max_text_length is {self.max_text_length} tokens; this model takes {shape.max_text_tokens}")
-        return found
+    Args:
+        shape: of the model.
+        max_audio_length: longest clip, in samples at 22 050 Hz.
+        max_text_length: longest text, in tokens.
+    """
+    found, longest_audio = [], (shape.max_audio_tokens - 1) * CODE_SAMPLES
+    if max_audio_length > longest_audio:
+        found.append(f"max_audio_length is {max_audio_length} samples; this model takes {longest_audio}")
+    if max_text_length > shape.max_text_tokens:
+        found.append(f"max_text_length is {max_text_length} tokens; this model takes {shape.max_text_tokens}")
+    return found
 
 
-def length_problem(num_samples: int, limits: ClipLimits) -> str:
-    """Why a clip of this length does not train; empty where it does."""
+def length_problem(num_samples: int, most: int) -> str:
+    """Why a clip of this length does not train where `most` samples do; empty where it does."""
     seconds = num_samples / DATASET_RATE
     if seconds < MIN_CLIP_SECONDS:
         return f"{seconds:.2f} s is shorter than {MIN_CLIP_SECONDS} s"
-    if num_samples > limits.max_audio_length:
-        return f"{seconds:.1f} s is longer than {limits.max_audio_length / DATASET_RATE:.1f} s"
+    if num_samples > most:
+        return f"{seconds:.1f} s is longer than {most / DATASET_RATE:.1f} s"
     return ""
 
 
@@ -118,12 +113,6 @@ def reading_of(word_times: Sequence[float], starts: list[int] | None, seconds: f
     if starts is None or len(times) != len(starts) or times != sorted(times):
         return _NO_TIMES
     return np.array([times, starts], dtype=np.float32).T
-
-
-def limits_of(settled: TrainConfig) -> ClipLimits:
-    """What clips must fit."""
-    assert settled.max_audio_length and settled.max_text_length
-    return ClipLimits(max_audio_length=settled.max_audio_length, max_text_length=settled.max_text_length)
 
 
 class ClipRow(NamedTuple):

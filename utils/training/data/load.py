@@ -26,18 +26,16 @@ from utils.hardware.resources import memory
 from utils.options import DATASET_RATE
 from utils.project.paths import Project
 from utils.text.tokenizer import Tokenizer
+from utils.training.data.base import kept_languages
 from utils.training.data.clip_list import (
-    ClipLimits,
     ClipList,
     ClipRow,
     TrainingClip,
     length_problem,
-    limits_of,
     reading_of,
     tokens_of,
 )
 from utils.training.data.codes import AudioFacts, AudioFiles, encode_missing, up_to_silence
-from utils.training.data.kept import kept_languages
 
 BYTES_A_CLIP = 2_400
 """Memory that a clip takes while the table is made, at most: measured, see docs/scaling.md."""
@@ -94,7 +92,8 @@ class Reading(NamedTuple):
     tokenizer: Tokenizer
     language: str
     """Plain code."""
-    limits: ClipLimits
+    config: TrainConfig
+    """Settled: the longest clip and text that train."""
 
 
 class _Row(NamedTuple):
@@ -143,7 +142,7 @@ def load_data(
         files = AudioFiles(root)
     dropped, lists = Drops(), list[list[ClipRow]]()
     for rows, (csv, language, purpose) in zip(manifests, sources, strict=True):
-        clips, lost = _checked(rows, Reading(tokenizer, language, limits_of(config)), files, csv.name, progress)
+        clips, lost = _checked(rows, Reading(tokenizer, language, config), files, csv.name, progress)
         if not clips:
             first = f"; the first was dropped because {lost[0]['reason']}" if lost else ""
             what = f"there is no clip to {purpose}{first}"
@@ -279,12 +278,13 @@ def _read(known: Sequence[tuple[_Row, AudioFacts]], reading: Reading) -> Iterato
 
 
 def _tokenized(reading: Reading, known: Sequence[tuple[_Row, AudioFacts]]) -> list[_Read]:
-    found = list[_Read]()
+    found, most = list[_Read](), reading.config.max_audio_length
+    assert most
     for row, facts in known:
         try:
-            if problem := length_problem(facts.num_samples, reading.limits):
+            if problem := length_problem(facts.num_samples, most):
                 raise UserError(what=problem)
-            tokens = tokens_of(row.text, reading.tokenizer, reading.language, reading.limits.max_text_length)
+            tokens = tokens_of(row.text, reading.tokenizer, reading.language, reading.config.max_text_length)
         except UserError as error:
             found.append(error.what)
             continue
