@@ -12,7 +12,9 @@ from tests.training.test_run import config_of
 from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.options import DATASET_RATE
 from utils.project.paths import Project
+from utils.switches import LORA_RANK
 from utils.training.data.base import kept_languages, other_languages
 from utils.training.data.load import load_data
 from utils.training.plan import settle
@@ -37,7 +39,10 @@ def test_clips_are_read_in_their_language_and_the_reference_is_of_the_dataset(
 ) -> None:
     base = find_base("tiny")
     settled = settle(config(project, spanish), project, base)
-    data = load_data(settled, project, base, make_accelerator("cpu"))
+    data = load_data(settled, project, base, make_accelerator("cpu"), kept=kept_languages(settled, base))
+    seconds = data.train.num_samples / DATASET_RATE
+    assert data.epoch_s < seconds.sum()
+    assert data.epoch_s == pytest.approx(seconds[:6].sum() + 2 * seconds[6:].mean())
     assert (data.num_own, len(data.train), data.drawn) == (6, 14, [(6, 14, 2)]) and len(data.evaluate) == 2
     marks = {clip.tokens[0].item() for clip in data.train[:6]}, {clip.tokens[0].item() for clip in data.train[6:]}
     codes = [base.tokenizer().token_id(f"[{code}]") for code in ("en", "es")]
@@ -83,8 +88,9 @@ def test_what_cannot_be_kept_is_refused_before_anything_begins(project: Project,
 def test_the_warning_names_those_that_are_not_kept(project: Project, spanish: Project, monkeypatch) -> None:
     base = find_base("tiny")
     monkeypatch.setitem(base.about, "speaks", True)
-    alone = other_languages(config_of(project, language="en"), base)
-    assert "16 languages besides en; training all weights on one" in alone and "--lora-rank 32" in alone
+    alone = other_languages(config_of(project, language="en"), base, ())
+    assert "16 languages besides en; training all weights on one" in alone and f"--lora-rank {LORA_RANK}" in alone
     assert "--keep-languages FOLDER" in alone
-    both = other_languages(config(project, spanish, language="en"), base)
+    settings = config(project, spanish, language="en")
+    both = other_languages(settings, base, kept_languages(settings, base))
     assert "15 languages besides en and es; training all weights on these" in both

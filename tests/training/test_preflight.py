@@ -15,6 +15,7 @@ from utils.cli.train import main as train
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
+from utils.switches import LORA_RANK
 from utils.training.data.loaders import Loaders
 from utils.training.plan import settle
 from utils.training.preflight import (
@@ -198,7 +199,7 @@ def test_flags_that_are_given_stay_also_where_they_are_the_default(
     assert "kept as you chose: batch_size 4, mixed_precision fp32" in capsys.readouterr().out
     seen.clear()
     train([*flags, "--preflight"])
-    assert {config.batch_size for config in seen} > {4, 8} and {config.lora_rank for config in seen} == {0, 32}
+    assert {config.batch_size for config in seen} > {4, 8} and {config.lora_rank for config in seen} == {0, LORA_RANK}
 
 
 def flags_of(project: Project) -> list[str]:

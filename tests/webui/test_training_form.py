@@ -187,7 +187,10 @@ def test_a_recommendation_is_for_the_base_and_shows_what_it_changed(studio):
 def test_a_recommendation_includes_whether_the_training_fits(studio, monkeypatch):
     monkeypatch.setattr(recommend, "this_machine", lambda: make_machine(make_gpu(8, (8, 6), used_bytes=GIB)))
     values = page(studio, "maria") | {"project.project": "maria", "project.base": "starter", "train.use_case": None}
-    assert "It should fit." in recommend.recommend(studio, values)["train.recommended"]
+    panel = recommend.recommend(studio, values)["train.recommended"]
+    assert "It should fit." in panel and panel.count("GB by calculation") == 1
+    alone = recommend.recommend(studio, values | {"project.project": ""})["train.recommended"]
+    assert alone.count("GB by calculation") == 1
     monkeypatch.setattr(recommend, "this_machine", lambda: make_machine(make_gpu(1, (8, 6), used_bytes=GIB)))
     assert "It probably does not fit" in recommend.recommend(studio, values)["train.recommended"]
 

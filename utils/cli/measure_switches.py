@@ -73,7 +73,8 @@ def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[
     plan = plan_run(replace(config, resume=None))
     project, settled = plan.project, plan.config
     with jobs.hold("preflight", device=settle_device(config.device)[0], output=project.output, folder=project.folder):
-        audio_s = load_data(settled, project, plan.base, make_accelerator(settled.device), report).train.seconds
+        accelerator = make_accelerator(settled.device)
+        audio_s = load_data(settled, project, plan.base, accelerator, report, kept=plan.kept).epoch_s
         if given is None:
             given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
         fixed = {name: getattr(config, name) for name in CHOSEN if name in given}

@@ -166,7 +166,7 @@ def recommend(
     return Recommendation(
         config=replace(config, grad_accumulation=accumulated, compile=compile_mode),
         fit=fit,
-        reasons=(*about, str(fit.needed)),
+        reasons=tuple(about),
         problems=tuple(_problems(machine, config, fit)),
     )
 

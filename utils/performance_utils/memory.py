@@ -12,6 +12,7 @@ import torch
 from utils.errors import UserError
 from utils.hardware.gpu import find_gpus, process_name, trained_on
 from utils.hardware.resources import GIB, memory, process_memory
+from utils.switches import LORA_RANK
 
 SIGNS = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")
 """Parts of messages: torch's on a CPU, CUDA's, and those of cuBLAS, cuDNN and cuFFT, which need work space."""
@@ -63,7 +64,7 @@ def shortage(error: BaseException, when: str, device: str) -> UserError | None:
         what=f"out of memory {when}: {room}",
         where=device,
         fix="end other programs that use it, use --device cpu, or choose settings that need less "
-        "(to train: --gradient-checkpointing full, --lora-rank 32)",
+        f"(to train: --gradient-checkpointing full, --lora-rank {LORA_RANK})",
     )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import read_state, whole_checkpoint
 from utils.runs.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume
 from utils.runs.loggers import find_loggers
-from utils.training.data.base import kept_languages, language_base, starting_base, what_was_added
+from utils.training.data.base import KeptLanguage, kept_languages, language_base, starting_base, what_was_added
 from utils.training.data.clip_list import limit_problems
 
 logger = logging.getLogger(__name__)
@@ -95,6 +95,8 @@ class RunPlan:
     project: Project
     base: Base
     """What is trained."""
+    kept: Sequence[KeptLanguage]
+    """Clips of other languages that are mixed in."""
     added: str | None
     """For the user: what the chosen base was given to read the language."""
     resumed: Resumed | None
@@ -126,6 +128,7 @@ def plan_run(config: TrainConfig, *, project: Project | None = None) -> RunPlan:
         sources=sources_of(config, base),
         project=project,
         base=base,
+        kept=kept_languages(config, base),
         added=None if resumed else what_was_added(chosen, base),
         resumed=resumed,
         retired=retired,
@@ -147,7 +150,6 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
         eval_csv=config.eval_csv or project.eval_csv,
         **{name: value for name, value in _defaults(config, base).items() if getattr(config, name) is None},
     )
-    kept_languages(settled, base)
     assert settled.max_audio_length and settled.max_text_length
     limits = {"max_audio_length": settled.max_audio_length, "max_text_length": settled.max_text_length}
     raise_problems(limit_problems(base.gpt_shape(), **limits), where=f"base {base.name}")

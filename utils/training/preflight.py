@@ -26,7 +26,7 @@ from utils.hardware.environment import child_environment
 from utils.jobs.child import hold
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import is_out_of_memory, memory_stats
-from utils.switches import FAST, MEASURED, SWITCHES
+from utils.switches import FAST, LORA_RANK, MEASURED, SWITCHES
 from utils.training.data.batches import Batch
 from utils.training.plan import plan_run
 from utils.training.switches.compile import compiler_problem
@@ -291,7 +291,7 @@ def _combinations(config: TrainConfig) -> Iterator[dict[str, Any]]:
         yield fast | {"compile": "default"}
     if device.type == "cuda":
         yield fast | {"gradient_checkpointing": "full", "eight_bit_optimizer": True}
-    yield fast | {"gradient_checkpointing": "full", "lora_rank": 32}
+    yield fast | {"gradient_checkpointing": "full", "lora_rank": LORA_RANK}
 
 
 def _row(name: str, config: TrainConfig, audio_s: float) -> PreflightRow:

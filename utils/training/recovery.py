@@ -18,6 +18,7 @@ import torch
 from utils.errors import UserError
 from utils.performance_utils.memory import is_out_of_memory
 from utils.project.advice import RESUME
+from utils.switches import LORA_RANK
 from utils.training.data.batches import Batch
 from utils.training.trainer import OVERFLOW, Gathered, Losses, StepResult, Trainer
 
@@ -231,7 +232,8 @@ class Recovery:
                 what="out of memory with one clip in a micro-batch and gradient checkpointing on; the longest is "
                 f"{longest.names[0]} with {longest.audio_seconds:.1f} s",
                 where="training step",
-                fix="use --lora-rank 32 or mixed_precision auto, lower max_audio_length, or close other programs",
+                fix=f"use --lora-rank {LORA_RANK} or mixed_precision auto, lower max_audio_length, or close other "
+                "programs",
             )
 
     def _shrink_eval(self) -> None:

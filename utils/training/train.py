@@ -186,7 +186,7 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     accelerator = make_accelerator(plan.config.device)
     optimizations = Optimizations(plan.config, accelerator.device)
     global_micro_batches = micro_batches_of(plan, accelerator.num_processes)
-    data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
+    data = load_data(plan.config, plan.project, plan.base, accelerator, progress, kept=plan.kept)
     changed = changed_recordings(plan.resumed.run, data) if plan.resumed else []
     require_resumable(plan, data.fingerprint, changed)
     if accelerator.num_processes > 1:
@@ -273,7 +273,7 @@ def _begin(services: Services) -> RunState:
         *(("resume", note) for note in notes),
         *(("settings", f"{name} {value} {about}") for name, value in plan.retired.items()),
         ("language", plan.added),
-        ("language", not plan.resumed and other_languages(plan.config, plan.base)),
+        ("language", not plan.resumed and other_languages(plan.config, plan.base, plan.kept)),
         ("device", settle_device(plan.config.device)[1]),
         ("precision", faster_precision(plan.config.mixed_precision, trainer.device)),
         ("conditioning", alone and itself),

@@ -6,6 +6,7 @@ Clips of other languages, mixed into its epochs, keep a base from losing these.
 import hashlib
 import logging
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from utils.model.weights import GPT_PREFIX, State, read_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import MODEL_FILE, ModelRef
+from utils.switches import LORA_RANK
 from utils.text.languages import AMHARIC, language_token
 
 log = logging.getLogger(__name__)
@@ -158,16 +160,16 @@ def kept_languages(config: TrainConfig, base: Base) -> list[KeptLanguage]:
     return found
 
 
-def other_languages(config: TrainConfig, base: Base) -> str:
+def other_languages(config: TrainConfig, base: Base, kept: Iterable[KeptLanguage]) -> str:
     """For people: what a run of all weights in one language may cost a base that speaks several; empty for others."""
-    kept = {config.language, *(one.language for one in kept_languages(config, base))}
-    others = [code for code in base.tokenizer().languages if code not in kept]
+    own = {config.language, *(one.language for one in kept)}
+    others = [code for code in base.tokenizer().languages if code not in own]
     if len(others) < 2 or config.lora_rank or not base.can_speak:
         return ""
     return (
-        f"{base.name} reads {len(others)} languages besides {' and '.join(sorted(map(str, kept)))}; training all "
-        f"weights on {'one' if len(kept) == 1 else 'these'} may cost it the others: --lora-rank 32 changes fewer "
-        "weights, --keep-languages FOLDER mixes in clips of others"
+        f"{base.name} reads {len(others)} languages besides {' and '.join(sorted(map(str, own)))}; training all "
+        f"weights on {'one' if len(own) == 1 else 'these'} may cost it the others: --lora-rank {LORA_RANK} changes "
+        "fewer weights, --keep-languages FOLDER mixes in clips of others"
     )
 
 

@@ -241,11 +241,6 @@ class ClipList(Sequence[TrainingClip]):
         return int(self.num_samples.argmax())
 
     @property
-    def seconds(self) -> float:
-        """Duration of all clips together."""
-        return int(self.num_samples.sum(dtype=np.int64)) / DATASET_RATE
-
-    @property
     def num_alone(self) -> int:
         """Speakers with one clip only."""
         return int((np.bincount(self.speakers) == 1).sum())

@@ -26,7 +26,7 @@ from utils.hardware.resources import memory
 from utils.options import DATASET_RATE
 from utils.project.paths import Project
 from utils.text.tokenizer import Tokenizer
-from utils.training.data.base import kept_languages
+from utils.training.data.base import KeptLanguage
 from utils.training.data.clip_list import (
     ClipList,
     ClipRow,
@@ -72,6 +72,13 @@ class TrainingData:
         """The longest training clip of the run's own dataset: its reference recording."""
         return self.train[int(self.train.num_samples[: self.num_own].argmax())]
 
+    @property
+    def epoch_s(self) -> float:
+        """Speech that an epoch takes, in seconds: all of the run's own clips, and of each other language its part."""
+        samples = self.train.num_samples
+        parts = (taken * samples[start:end].mean() for start, end, taken in self.drawn)
+        return float(samples[: self.num_own].sum() + sum(parts)) / DATASET_RATE
+
     @cached_property
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
@@ -106,7 +113,13 @@ class _Row(NamedTuple):
 
 
 def load_data(
-    config: TrainConfig, project: Project, base: Base, accelerator: Accelerator, progress: ProgressFn | None = None
+    config: TrainConfig,
+    project: Project,
+    base: Base,
+    accelerator: Accelerator,
+    progress: ProgressFn | None = None,
+    *,
+    kept: Sequence[KeptLanguage] = (),
 ) -> TrainingData:
     """The clips of both manifests: read, checked, tokenized and encoded.
 
@@ -118,6 +131,7 @@ def load_data(
         base: its tokenizer reads the texts, its DVAE encodes the clips.
         accelerator: the processes.
         progress: called with (phase, done, in all).
+        kept: clips of other languages, of which an epoch takes a share.
 
     Raises:
         UserError: a manifest cannot be read or does not fit into memory, a recording is missing or no sound, or no clip
@@ -125,7 +139,7 @@ def load_data(
         OSError: the disk is full or not writable.
     """
     assert config.train_csv and config.eval_csv and config.language
-    kept, root, tokenizer = kept_languages(config, base), project.dataset / "codes", base.tokenizer()
+    root, tokenizer = project.dataset / "codes", base.tokenizer()
     own = tokenizer.check_language(config.language)
     sources = [(config.train_csv, own, "train on"), (config.eval_csv, own, "evaluate with")]
     sources += [(one.project.train_csv, one.language, f"keep {one.language} with") for one in kept]
