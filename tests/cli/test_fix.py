@@ -71,6 +71,9 @@ def test_flags_become_the_fix(monkeypatch: pytest.MonkeyPatch, arguments: list[s
         (["split", "demo-02", "--at", "1", "--texts", "One.", "..."], "would be dropped"),
         (["text", "demo-02", "--text", "..."], "would be dropped"),
         (["text", "demo-02"], "text is empty"),
+        (["trim", "demo-02", "--start", "1", "--end", "2", "--text", "Said."], "trim takes no text; omit it"),
+        (["merge", "demo-02", "--at", "1", "--speaker", "ben"], "merge takes no speaker or at; omit"),
+        (["text", "demo-02", "--text", "Said.", "--start", "1"], "text takes no start; omit it"),
     ],
 )
 def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(

@@ -65,8 +65,11 @@ def test_one_button_saves_whatever_the_form_changed(studio, project, started, re
     assert started == [("fix", FixConfig(fix="recut", start_s=0.5, end_s=4.5, **common))]
     assert "One two three six" in project.train_csv.read_text() and not set(recut.EDGES) & set(updates)
     started.clear()
+    with pytest.raises(UserError, match="its edges are moved as well"):
+        clips.apply(studio, seen | {"data.transcript": "One | two", "data.at_s": 1})
     with pytest.raises(UserError, match="no transcript"):
-        clips.apply(studio, seen | {"data.transcript": "| three four", "data.at_s": 1})
+        edges = {key: shown(studio, "a")[key] for key in recut.EDGES}
+        clips.apply(studio, seen | edges | {"data.transcript": "| three four", "data.at_s": 1})
     assert started == []
 
 
@@ -107,8 +110,11 @@ def test_a_clip_that_another_tab_cut_is_followed_and_not_cut_again(studio, proje
     change(project, "id-a", status="dropped", reason="replaced", detail="cut again at 0:00.50-0:04.00", split="")
     change(project, "id-b", made_from=("id-a",), text="One two three four")
     project.train_csv.write_text("audio_file|text|speaker_name\nwavs/b.wav|One two three four|one\n")
-    for handler in (clips.move_edges, clips.trim, clips.merge):
-        times = {"data.recording_start_s": 1.5, "data.recording_end_s": 4, "data.start_s": 0, "data.end_s": 1}
+    for handler, times in (
+        (clips.move_edges, {"data.recording_start_s": 1.5, "data.recording_end_s": 4}),
+        (clips.trim, {"data.start_s": 0, "data.end_s": 1}),
+        (clips.merge, {}),
+    ):
         with pytest.raises(UserError, match="no longer in use: cut again"):
             handler(studio, {**seen, **times})
     assert started == []

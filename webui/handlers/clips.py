@@ -46,11 +46,14 @@ def choose(studio: Studio, values: Values) -> Updates:
 def apply(studio: Studio, values: Values) -> Updates:
     """Save what the form changed: the transcript and the edges, or a split where the transcript has a bar."""
     before, bar, after = str(values["data.transcript"] or "").partition("|")
-    if bar:
-        return split(studio, {**values, "data.text_before": before.strip(), "data.text_after": after.strip()})
     project = studio.project(values["project.project"])
     found = _find(project, _chosen(project, values))
-    if found is None or not recut.moved(found, values):
+    is_moved = found is not None and recut.moved(found, values)
+    if bar and is_moved:
+        raise UserError(what=text.SPLIT_AND_MOVED, where=text.CUT_TITLE, fix=text.SPLIT_AND_MOVED_FIX)
+    if bar:
+        return split(studio, {**values, "data.text_before": before.strip(), "data.text_after": after.strip()})
+    if found is None or not is_moved:
         return save(studio, values)
     saved = save(studio, values) if before != found.text else {}
     # Not the edges: they hold what is wanted until the job has moved them.

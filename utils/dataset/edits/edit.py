@@ -6,7 +6,7 @@ the page can do it; all else is a job, which runs `utils.dataset.edits.fixes.app
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -32,6 +32,12 @@ NEEDED: dict[FixKind, tuple[str, ...]] = {
     "split": ("at_s",),
 }
 """Which times a fix needs."""
+TAKEN: dict[FixKind, tuple[str, ...]] = {
+    "accept": ("also",),
+    "text": ("text", "speaker"),
+    "split": ("text_before", "text_after"),
+}
+"""What else a fix takes, beside the clip; another one would be lost without a word."""
 
 
 Tables = dict[Split, list[Row]]
@@ -78,8 +84,11 @@ class FixConfig(Config):
             for name in NEEDED.get(self.fix, ())
             if getattr(self, name) is None
         ]
-        if self.also and self.fix != "accept":
-            found.append(f"{self.fix} takes one clip; give also with accept only")
+        own = ("project", "clip", "fix", "output", *NEEDED.get(self.fix, ()), *TAKEN.get(self.fix, ()))
+        given = [one.name for one in fields(self) if one.name not in own and getattr(self, one.name) != one.default]
+        if given:
+            names = " or ".join(name.removesuffix("_s") for name in given)
+            found.append(f"{self.fix} takes no {names}; omit it, or choose the fix that it belongs to")
         if not self.clip.strip():
             found.append("clip is empty; give its id, or the name of its wav")
         if self.fix == "text" and not (self.text.strip() or self.speaker):
