@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.hub_server import HubServer
+from tests.model.hub_server import HubServer, published_tiny
 from tests.sounds import make_project
-from utils.bases.find import find_base
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
-from utils.model.weights import read_weights, write_pickle
 from utils.project.paths import Project
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,16 +91,8 @@ xtts.gpt.train().gpt(inputs_embeds=x).last_hidden_state.sum().backward()
 
 @pytest.fixture
 def hub() -> Iterator[HubServer]:
-    """A hub whose v2.0.2 is the tiny base, in files of stock's names."""
-    base = find_base("tiny")
-    names = ("config.json", "vocab.json", "mel_stats.pth", "speakers_xtts.pth")
-    files = {name: (base.folder / name).read_bytes() for name in names}
-    scratch = base.folder.parent / "published.pth"
-    for name, state in (("model.pth", {"model": base.state()}), ("dvae.pth", read_weights(base.dvae))):
-        write_pickle(scratch, state)
-        files[name] = scratch.read_bytes()
-    scratch.unlink()
-    with HubServer(revisions={"v2.0.2": {**files, "LICENSE.txt": b"Coqui Public Model"}}) as server:
+    """A hub whose v2.0.2 is the tiny base."""
+    with HubServer(revisions={"v2.0.2": {**published_tiny(), "LICENSE.txt": b"Coqui Public Model"}}) as server:
         yield server
 
 

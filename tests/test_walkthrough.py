@@ -3,7 +3,6 @@
 The weights of XTTS v2 cannot be here: a hub on this computer serves the tiny base under its name instead.
 """
 
-import io
 import json
 import os
 import pty
@@ -17,14 +16,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from tests.documents import FENCE, ROOT, commands
-from tests.model.hub_server import HubServer
+from tests.model.hub_server import HubServer, published_tiny
 from tests.sounds import TEXTS, speech
 from utils.audio.write import write_wav
-from utils.bases.find import find_base
 from utils.options import DATASET_RATE
 
 pytestmark = [pytest.mark.slow, pytest.mark.programs("espeak-ng"), pytest.mark.timeout(7200)]
@@ -59,21 +55,10 @@ REFUSED = {
 """What only runs where something else is: weights that are downloaded, a stopped run, hours of work. It must say so."""
 
 
-def base_files() -> dict[str, bytes]:
-    """The tiny base under the names of XTTS v2's files."""
-    base = find_base("tiny")
-    values = {"model.pth": base.state(), "dvae.pth": load_file(base.dvae), "mel_stats.pth": base.mel_stats()}
-    found = {name: (base.folder / name).read_bytes() for name in ("config.json", "vocab.json", "speakers_xtts.pth")}
-    for name, value in values.items():
-        torch.save(value, buffer := io.BytesIO())
-        found[name] = buffer.getvalue()
-    return found
-
-
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Variables of a shell in which v2.0.2 can be downloaded and `python` is this one."""
-    with HubServer(revisions={"v2.0.2": base_files()}) as server:
+    with HubServer(revisions={"v2.0.2": published_tiny()}) as server:
         bases = {"XTTS_STUDIO_BASES": str(tmp_path_factory.mktemp("bases")), "HF_ENDPOINT": server.address()}
         offline = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "HF_HUB_OFFLINE"), "")
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -22,8 +22,11 @@ from utils.inference import export as export_module
 from utils.inference.engine import Synthesizer
 from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads_in
 from utils.inference.speaker import Speaker
+from utils.inference.voice_file import write_voice_file
 from utils.model.weights import read_weights
 from utils.project.paths import Project
+from utils.runs.layout import VOICE_FILE
+from utils.switches import LORA_RANK
 from utils.training.train import fine_tune
 
 
@@ -145,3 +148,18 @@ def test_what_is_missing_is_named(project: Project, tmp_path: Path) -> None:
     (run / "base.json").write_text(json.dumps({"name": "gone", "folder": str(tmp_path / "gone")}))
     with pytest.raises(UserError, match="base gone is gone"):
         export_model(config_of(project))
+
+
+def test_a_voice_of_the_recommended_rank_takes_30_mb_at_full_size(tmp_path: Path) -> None:
+    width, sizes = 1024, {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1)}
+    learned = {
+        f"gpt.h.{layer}.{name}.lora_{side}.default.weight": torch.ones(shape)
+        for layer in range(30)
+        for name, (inputs, outputs) in sizes.items()
+        for side, shape in (("A", (LORA_RANK, inputs * width)), ("B", (outputs * width, LORA_RANK)))
+    }
+    # The longest clip that XTTS v2 trains on.
+    write_wav(tmp_path / "reference.wav", torch.zeros(1, 255_995), 22_050)
+    file = tmp_path / VOICE_FILE
+    write_voice_file(file, learned, tmp_path / "reference.wav", find_base("tiny"), {})
+    assert 27e6 < file.stat().st_size <= 30e6

@@ -1,12 +1,14 @@
 """LoRA voices as small files: trained, exported and spoken with as their users would, over a base that they share."""
 
 import gc
+import hashlib
 import json
 import shutil
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 import soundfile
 import torch
@@ -14,12 +16,15 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tests.model.hub_server import HubServer, published_tiny
 from tests.server.conftest import start_server
 from tests.sounds import make_project
 from tests.training.test_run import config_of
+from utils import jobs
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.cli import export, synthesize
+from utils.cli.job import COMMANDS
 from utils.config import ExportConfig
 from utils.errors import UserError
 from utils.inference.adapters import MAX_ADAPTERS, Adapter
@@ -30,13 +35,14 @@ from utils.inference.model_cache import ModelCache
 from utils.inference.sentence import Sentence
 from utils.inference.speaker import Speaker
 from utils.inference.voice_file import read_voice_file
-from utils.model.lora import low_rank_pairs
 from utils.model.weights import read_weights
 from utils.options import SpeechSettings
 from utils.project.paths import Project
 from utils.runs.layout import VOICE_FILE
-from utils.speech.models import find_model, speaking_models
+from utils.speech.models import find_model, own_recording, speaking_models
 from utils.training.train import fine_tune
+from webui.handlers import live, training
+from webui.studio import Studio
 
 SETTINGS = {"greedy": SpeechSettings(temperature=0), "sampled": SpeechSettings(temperature=1.0)}
 TEXTS = ["The train was late again.", "It rained.", "She painted the door blue.", "They knew."]
@@ -238,14 +244,29 @@ def test_python_command_and_server_speak_with_it(anna: Project, ben: Project, tm
     assert 'model="tiny"' in loaded and "/voice" not in loaded, "both are spoken by one base"
 
 
-def test_the_page_lists_it_and_its_worker_loads_the_base_once(anna: Project, ben: Project) -> None:
+def test_the_page_lists_it_and_its_worker_loads_the_base_once(anna: Project, ben: Project, tmp_path: Path) -> None:
     assert [model.id for model in speaking_models(anna)][:2] == ["ready", "voice"]
     assert speaking_models(ben)[0].id == "voice"
+    own = own_recording(find_model(ben, "voice"), tmp_path)
+    assert own is not None and own.read_bytes() == (next(ben.runs.iterdir()) / "reference.wav").read_bytes()
     cache, requests = ModelCache("cpu"), [find_model(one, "voice").request() for one in (anna, ben)]
     first, second, again = (cache.load(**request) for request in (*requests, requests[0]))
     assert first.adapter is again.adapter is not second.adapter and first.gpt is second.gpt
     assert first.speakers() is second.speakers(), "read once"
     assert [first.pronunciations.parent, second.pronunciations.parent] == [anna.folder, ben.folder]
+
+
+def test_the_page_exports_it_where_its_checkbox_is_ticked(anna: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, studio = list[ExportConfig](), Studio(output=anna.output)
+    monkeypatch.setattr(jobs, "start", lambda kind, config: asked.append(config))
+    values = {"project.project": "anna", "train.run": "", "train.checkpoint": "best", "train.decoder": "default"}
+    training.export(studio, values | {"train.adapter": True})
+    before = [file.stat().st_mtime_ns for file in (voice_of(anna), anna.ready / "model.pth")]
+    COMMANDS["export"][1](asked[0], lambda *now: None)
+    after = [file.stat().st_mtime_ns for file in (voice_of(anna), anna.ready / "model.pth")]
+    assert after[0] > before[0] and after[1] == before[1]
+    shown = live.poll(studio, values | {"project.base": "tiny"})["train.exported"]
+    assert f"LoRA voice exported: {voice_of(anna)}." in shown and "Model exported." in shown
 
 
 def changed(file: Path, target: Path, change: Callable[[dict[str, Tensor], dict], None]) -> Path:
@@ -275,6 +296,8 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Tensor], dict], object], str]] = {
     "no header": (lambda tensors, facts: facts.clear(), "not a voice file.*export --project NAME --adapter"),
     "header": (lambda tensors, facts: facts.pop("base"), "not a voice file"),
     "format": (lambda tensors, facts: facts.update(format=9), "layout 9; this version reads up to 1"),
+    "other vocabulary": (lambda tensors, facts: facts.update(text_rows=9), "VOCABULARY"),
+    "other languages": (lambda tensors, facts: facts["languages"].pop(), "VOCABULARY"),
     "other base": (lambda tensors, facts: facts["base"].update(name="v2.0.2", sha256="0" * 64), "BASES"),
 }
 
@@ -285,19 +308,51 @@ def test_a_file_that_does_not_fit_is_refused_in_words(anna: Project, tmp_path: P
     file = changed(voice_of(anna), tmp_path / VOICE_FILE, change)
     if message == "BASES":
         message = "belongs to base v2.0.2 .*weights 000000000000.*this is tiny version 2 "
+    where = file
+    if message == "VOCABULARY":
+        message, where = "tiny has another vocabulary than this voice was trained with: ", find_base("tiny").vocab
     with pytest.raises(UserError, match=f"(?s){message}") as error:
         Synthesizer(find_base("tiny")).adapted(file)
-    assert str(file) in str(error.value)
+    assert str(where) in str(error.value)
 
 
 def test_what_is_no_file_or_cut_is_refused_without_a_trace(anna: Project, tmp_path: Path, capfd) -> None:
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(voice_of(anna).read_bytes()[:5_000])
-    for file, message in ((cut, "cannot be read"), (tmp_path / "none", "no such voice file")):
+    lost = changed(
+        voice_of(anna), tmp_path / "lost.safetensors", lambda _, facts: facts["base"].update(name="x", folder="gone")
+    )
+    missing = f"the base of this voice, x, is not on this computer: there is none in {tmp_path / 'gone'}"
+    for file, message in ((cut, "cannot be read"), (tmp_path / "none", "no such voice file"), (lost, missing)):
         with pytest.raises(SystemExit) as end:
             synthesize.main(["--adapter", str(file), "--text", "It rained.", "--out", str(tmp_path / "a.wav")])
         said = capfd.readouterr().err
         assert end.value.code == 2 and message in said and "Traceback" not in said
+
+
+def test_its_base_is_downloaded_by_the_name_in_the_file(
+    anna: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = published_tiny()
+    origin = {"name": "v2.0.2", "folder": "", "sha256": hashlib.sha256(files["model.pth"]).hexdigest()}
+    file = changed(voice_of(anna), tmp_path / VOICE_FILE, lambda _, facts: facts["base"].update(origin))
+    spoken, common = (
+        tmp_path / "spoken.wav",
+        ["--text", "No.", "--device", "cpu", "--out", str(tmp_path / "spoken.wav")],
+    )
+    for name in ("HF_HUB_OFFLINE", "XTTS_STUDIO_REPOSITORY", "COQUI_TOS_AGREED", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XTTS_STUDIO_BASES", str(tmp_path / "bases"))
+    huggingface_hub.close_session()
+    with HubServer(revisions={"v2.0.2": files}) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.address())
+        with pytest.raises(SystemExit):
+            synthesize.main(["--adapter", str(file), *common])
+        assert "there is no base 'v2.0.2' on this computer" in capfd.readouterr().err and not spoken.exists()
+        monkeypatch.setenv("COQUI_TOS_AGREED", "1")
+        synthesize.main(["--adapter", str(file), *common])
+    huggingface_hub.close_session()
+    assert soundfile.info(spoken).duration > 0.1
 
 
 def test_a_voice_belongs_to_a_base_and_a_lora_run(anna: Project, tmp_path: Path, caplog) -> None:
@@ -329,12 +384,3 @@ def test_a_voice_belongs_to_a_base_and_a_lora_run(anna: Project, tmp_path: Path,
     assert voice_of(project).read_bytes() == before
     with pytest.raises(UserError, match="a file without a decoder"):
         ExportConfig(**where, adapter=True, tune_decoder=True).validate(where="export")
-
-
-def test_rounding_moves_no_sum_by_more_than_float16_does() -> None:
-    down, up = torch.randn(8, 64), 1e-6 * torch.randn(96, 8)
-    names = (f"{LAYER}.lora_A.default.weight", f"{LAYER}.lora_B.default.weight")
-    ((first, second),) = low_rank_pairs(dict(zip(names, (down, up), strict=True)), torch.float16).values()
-    exact, found = 2 * down.double().T @ up.double().T, first.double().T @ second.double()
-    # 1e-6 itself has four bits in float16.
-    assert (found - exact).norm() / exact.norm() < 5e-4

@@ -5,6 +5,7 @@ to a second server under another address, with ranges. It notes every request.
 """
 
 import hashlib
+import io
 import json
 import random
 import re
@@ -16,6 +17,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
+
+import torch
+
+from utils.bases.find import find_base
+from utils.model.weights import read_weights
 
 SMALL_FILES = ("config.json", "vocab.json", "LICENSE.txt", "README.md")
 """Kept in git itself, so the hub knows their git sha1 only."""
@@ -111,6 +117,21 @@ def base_files(seed: int) -> dict[str, bytes]:
     sizes = {"model.pth": BIG, "dvae.pth": 200_000, "mel_stats.pth": 1_000, "speakers_xtts.pth": 30_000}
     sizes |= {"config.json": 4_000, "vocab.json": 50_000, "README.md": 500, "samples/en.wav": 10_000}
     return {name: noise.randbytes(size) for name, size in sizes.items()} | {"LICENSE.txt": b"Coqui Public Model"}
+
+
+def published_tiny() -> dict[str, bytes]:
+    """The tiny base under the names of XTTS v2's files."""
+    base = find_base("tiny")
+    values = {
+        "model.pth": {"model": base.state()},
+        "dvae.pth": read_weights(base.dvae),
+        "mel_stats.pth": base.mel_stats(),
+    }
+    found = {name: (base.folder / name).read_bytes() for name in ("config.json", "vocab.json", "speakers_xtts.pth")}
+    for name, value in values.items():
+        torch.save(value, buffer := io.BytesIO())
+        found[name] = buffer.getvalue()
+    return found
 
 
 def git_sha1(content: bytes) -> str:

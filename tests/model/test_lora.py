@@ -7,7 +7,7 @@ from peft.tuners.lora import Linear as LoraLinear
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.model.gpt import ForwardOptions, XttsGpt
-from utils.model.lora import adapter_state, add_lora, has_lora, load_adapter, merged_state
+from utils.model.lora import adapter_state, add_lora, has_lora, load_adapter, low_rank_pairs, merged_state
 from utils.model.mel import conditioning_mel
 from utils.model.packing import pack
 
@@ -95,3 +95,12 @@ def test_a_plain_model_is_its_own_merged_state() -> None:
     gpt = make_gpt()
     assert not has_lora(gpt) and adapter_state(gpt) == {}
     assert all(merged_state(gpt)[name] is not None for name in gpt.state_dict())
+
+
+def test_rounding_moves_no_sum_by_more_than_float16_does() -> None:
+    down, up = torch.randn(8, 64), 1e-6 * torch.randn(96, 8)
+    names = ("gpt.h.0.attn.c_attn.lora_A.default.weight", "gpt.h.0.attn.c_attn.lora_B.default.weight")
+    ((first, second),) = low_rank_pairs(dict(zip(names, (down, up), strict=True)), torch.float16).values()
+    exact, found = 2 * down.double().T @ up.double().T, first.double().T @ second.double()
+    # 1e-6 itself has four bits in float16.
+    assert (found - exact).norm() / exact.norm() < 5e-4

@@ -1,14 +1,35 @@
 """Comparing: the same lines from each model, blind trials that stay the same, votes that are kept and counted."""
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tests.speech.workers import ended, submit, until
 from utils.errors import UserError
 from utils.options import SpeechSettings
+from utils.runs.layout import VOICE_FILE
 from utils.speech import compare as module
 from utils.speech.compare import Tally, compare, comparisons, next_trial, takes_of, tallies, trials, vote
 from utils.speech.models import SpeakingModel
 from utils.speech.pack import pack_ready, pack_take
+
+
+def test_all_speak_with_the_recording_of_the_voice_not_of_the_base(desk, project, monkeypatch, tmp_path):
+    (of_base := tmp_path / "base.wav").write_bytes(b"of the base")
+    project.ready.mkdir()
+    save_file({"reference": np.frombuffer(b"of the voice", dtype=np.uint8)}, project.ready / VOICE_FILE)
+    base = SpeakingModel(id="base/one", kind="base", source="one", reference=of_base)
+    monkeypatch.setattr("utils.speech.models.named_bases", lambda: [base])
+    assert set(spoken_with(desk, project, "base/one", "voice")) == {("reference.wav", b"of the voice")}
+    (project.ready / VOICE_FILE).write_bytes(b"cut")
+    with pytest.raises(UserError, match="recording of the LoRA voice cannot be read"):
+        spoken_with(desk, project, "base/one", "voice")
+
+
+def spoken_with(desk, project, *models):
+    identity = compare(desk, project, models, ["text"], settings=SpeechSettings(seed=3))
+    takes = takes_of(project, identity)
+    return [(take.reference_name, (take.folder / take.reference).read_bytes()) for take in takes]
 
 
 @pytest.fixture
@@ -26,7 +47,7 @@ def three_models(monkeypatch):
 
 def make(desk, project, *models, texts=("one", "two")):
     settings = SpeechSettings(seed=3)
-    identity = compare(desk, project, models, texts, settings=settings, reference=None)
+    identity = compare(desk, project, models, texts, settings=settings)
     for take in takes_of(project, identity):
         ended(take)
     return identity
@@ -75,9 +96,9 @@ def test_a_torn_or_foreign_vote_is_passed_over(desk, project, three_models):
 def test_what_cannot_be_compared_or_judged_is_refused(desk, project, three_models, monkeypatch):
     for models in ([], ["base/one"], ["base/one", "base/one"], [f"base/{n}" for n in range(7)]):
         with pytest.raises(UserError, match="models are selected"):
-            compare(desk, project, models, ["text"], settings=SpeechSettings(), reference=None)
+            compare(desk, project, models, ["text"], settings=SpeechSettings())
     with pytest.raises(UserError, match="no model base/gone"):
-        compare(desk, project, ["base/one", "base/gone"], ["text"], settings=SpeechSettings(), reference=None)
+        compare(desk, project, ["base/one", "base/gone"], ["text"], settings=SpeechSettings())
     assert comparisons(project) == [] and not (project.folder / "takes").exists()
     identity = make(desk, project, "base/one", "base/two")
     for trial, choice in (
@@ -119,9 +140,13 @@ def test_an_exported_model_is_packed_once(project):
     with pytest.raises(UserError, match="no exported model"):
         pack_ready(project)
     project.ready.mkdir()
+    voice = project.ready / VOICE_FILE
+    voice.write_bytes(b"additions")
+    assert pack_ready(project) == voice
     (project.ready / "model.pth").write_bytes(b"weights")
     (project.ready / "config.json").write_text("{}")
     first = pack_ready(project)
+    assert first != voice
     stamp = first.stat().st_mtime_ns
     assert pack_ready(project) == first and first.stat().st_mtime_ns == stamp
     assert first.name == "voice-ready.zip"

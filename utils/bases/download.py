@@ -186,8 +186,8 @@ def fetch_base(name: str, *, accept_license: bool = False, progress: ProgressFn 
             what=f"there is no base {name!r} on this computer, and the license of its weights has not been accepted: "
             f"{LICENSE_NAME}, {LICENSE_LINK}",
             where=str(folder),
-            fix=f"read it, then {AGREE}, and it is downloaded first; "
-            f"or download it by itself: {command('base', 'download', name)}",
+            fix=f"read it, then download it: {command('base', 'download', name)}; or have it downloaded first: set "
+            f"{AGREEMENT_VARIABLE}=1, or give prepare or train --accept-license (from Python: accept_license=True)",
         )
 
     def received(file: str, done: int, total: int | None) -> None:

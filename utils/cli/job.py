@@ -155,9 +155,9 @@ def train_for_job(config: TrainConfig, report: ProgressFn) -> None:
 
 
 def _export(config: ExportConfig, report: ProgressFn) -> None:
-    from utils.inference.export import export_model
+    from utils.inference.export import export_model, export_voice
 
-    print(export_model(config, progress=report))
+    print(export_voice(config) if config.adapter else export_model(config, progress=report))
 
 
 def _one(what: str, work: Callable[[Any], object]) -> Callable[[Any, ProgressFn], None]:

@@ -39,10 +39,10 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
         raise UserError(what="--out is a folder", where=str(config.out), fix="name a wav file")
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.inference.speaker import Speaker
-    from utils.inference.voice_file import base_of_voice
+    from utils.inference.voice_file import base_named_by
 
     names = ("project", "output", "device", "precision", "transcriber", "adapter")
-    base = base_of_voice(config.adapter).folder if config.adapter and not config.model else READY
+    base = base_named_by(config.adapter) if config.adapter and not config.model else READY
     speaker = Speaker(config.model or base, **{name: getattr(config, name) for name in names})
     voice = speaker.voice(config.reference or config.voice.strip() or None)
     started = time.perf_counter()

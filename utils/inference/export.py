@@ -38,6 +38,7 @@ from utils.runs.layout import (
     find_run,
     newest_run,
 )
+from utils.switches import LORA_RANK
 from utils.training.data.base import START_FILE
 
 log = logging.getLogger(__name__)
@@ -47,8 +48,6 @@ OURS = "this studio only: the base has a decoder of its own"
 COMPARISON = "compared_with_base"
 MOST_SPEAKERS = 100
 """Of a dataset that become reference voices: each takes a second at full size."""
-SMALL_RANK = 28
-"""Largest rank in fours whose voice fits 30 MB at full size: 27.5 MB and its recording; 32 takes 31.5 MB."""
 IN_VOICE = ("name", "language", "license", "run", "checkpoint", "exported")
 """What a voice's file says as about.json does."""
 READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "reference.wav", "about.json")
@@ -104,7 +103,7 @@ def export_voice(config: ExportConfig) -> Path:
     fix = f"export the full model: {command('export', project=project, run=run.name)}"
     if ADAPTER_FILE not in marks_of(checkpoint):
         what = f"run {run.name} trained all weights; a voice's file holds the additions of a LoRA run"
-        raise UserError(what=what, where=str(run), fix=f"{fix}; or train with --lora-rank {SMALL_RANK}")
+        raise UserError(what=what, where=str(run), fix=f"{fix}; or train with --lora-rank {LORA_RANK}")
     if (run / START_FILE).is_file():
         what = f"run {run.name} started from another run: its additions belong to weights that no base has"
         raise UserError(what=what, where=str(run), fix=fix)

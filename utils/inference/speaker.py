@@ -18,6 +18,7 @@ from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.device import speech_device
 from utils.inference.model_cache import ModelCache
+from utils.inference.voice_file import base_named_by
 from utils.inference.voice_spec import VoiceSpec, find_voice, named_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
@@ -90,7 +91,8 @@ class Speaker:
     ) -> None:
         where = speech_device(device, Path(output))
         request = named_model(str(model), open_project(project, Path(output)) if project else None)
-        fetch_base(request["source"])
+        is_voice = request["kind"] == "voice"
+        fetch_base(base_named_by(Path(request["source"])) if is_voice else request["source"])
         with memory_errors("loading the model", where):
             self._synthesizer = ModelCache(where, precision=precision, slots=slots).load(**request)
             if adapter is not None:

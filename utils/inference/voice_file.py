@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from utils.bases.base import Base, where_it_lies
+from utils.bases.catalog import has_weights
 from utils.bases.find import find_base, known_name, weights_hash
 from utils.errors import UserError
 from utils.files import replacing
@@ -26,12 +27,13 @@ from utils.model.lora import LAYERS, low_rank_pairs
 from utils.model.voices import ReferenceLimits, load_reference
 from utils.model.weights import read_metadata, read_weights, write_weights
 from utils.project.advice import command
+from utils.runs.layout import REFERENCE
 
 FORMAT = 1
 """Newest layout that this version reads."""
 DTYPE = torch.float16
 """Rounding to it moves the sum A^T B by 0.03 %; to bfloat16, by 0.23 %."""
-_FACTS, _REFERENCE = "voice", "reference"
+_FACTS = "voice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ def write_voice_file(
     Raises:
         OSError: the disk is full or not writable.
     """
-    tensors = {_REFERENCE: torch.frombuffer(bytearray(reference.read_bytes()), dtype=torch.uint8)}
+    tensors = {REFERENCE: torch.frombuffer(bytearray(reference.read_bytes()), dtype=torch.uint8)}
     pairs = low_rank_pairs(learned, DTYPE)
     for layer, (down, up) in pairs.items():
         tensors |= {f"{layer}.A": down, f"{layer}.B": up}
@@ -76,11 +78,29 @@ def write_voice_file(
         "format": FORMAT,
         "base": origin,
         "rank": len(next(iter(pairs.values()))[0]),
-        "text_rows": base.gpt_shape().text_rows,
-        "languages": list(base.tokenizer().languages),
+        **_vocabulary(base),
     }
     with replacing(path) as temporary:
         write_weights(temporary, tensors, {_FACTS: json.dumps(about, ensure_ascii=False)})
+
+
+def base_named_by(path: Path) -> str:
+    """The name or the folder of the base that a voice's file belongs to; a published one may be still to download.
+
+    Raises:
+        UserError: it is no such file, or the base has no name, and its folder is not here.
+    """
+    origin = _facts(path)["base"]
+    if not origin["folder"]:
+        return str(origin["name"])
+    folder = where_it_lies(Path(os.path.normpath(path.resolve().parent / origin["folder"])))
+    if not has_weights(folder):
+        raise UserError(
+            what=f"the base of this voice, {origin['name']}, is not on this computer: there is none in {folder}",
+            where=str(path),
+            fix="copy the base there, or say where it is: --model FOLDER",
+        )
+    return str(folder)
 
 
 def base_of_voice(path: Path) -> Base:
@@ -89,10 +109,7 @@ def base_of_voice(path: Path) -> Base:
     Raises:
         UserError: it is no such file, or the base is not here.
     """
-    origin = _facts(path)["base"]
-    if not origin["folder"]:
-        return find_base(origin["name"])
-    return find_base(str(where_it_lies(Path(os.path.normpath(path.resolve().parent / origin["folder"])))))
+    return find_base(base_named_by(path))
 
 
 def read_voice_file(path: Path, base: Base) -> VoiceFile:
@@ -102,7 +119,7 @@ def read_voice_file(path: Path, base: Base) -> VoiceFile:
         UserError: it is no such file, it is damaged, or it belongs to another base.
     """
     facts = _facts(path)
-    _require_base(path, facts["base"], base)
+    _require_base(path, facts, base)
     tensors = read_weights(path)
     where, shape = str(path), base.gpt_shape()
     width, pairs = shape.width, list[tuple[Tensor, Tensor]]()
@@ -117,7 +134,7 @@ def read_voice_file(path: Path, base: Base) -> VoiceFile:
             raise _damaged(path, f"{layer} holds no finite numbers of 16 bits")
         # Copied: what was read is the mapped file, and whoever copies another one over it would end this process.
         pairs.append((pair[0].clone(), pair[1].clone()))
-    content = tensors.get(_REFERENCE)
+    content = tensors.get(REFERENCE)
     if content is None or content.dtype is not torch.uint8:
         raise _damaged(path, "its recording is missing")
     return VoiceFile(facts=facts, adapter=Adapter(tuple(pairs)), reference=_recording(content, base, where))
@@ -145,9 +162,10 @@ def _facts(path: Path) -> dict[str, Any]:
     return dict(facts)
 
 
-def _require_base(path: Path, origin: dict[str, Any], base: Base) -> None:
+def _require_base(path: Path, facts: dict[str, Any], base: Base) -> None:
+    origin = facts["base"]
     if (found := weights_hash(base)) == origin["sha256"]:
-        return
+        return _require_vocabulary(path, facts, base)
     belongs = _described(origin["name"], origin.get("version"), origin["sha256"])
     speak = "" if origin["name"] == base.name else f"speak with {origin['name']}, or "
     raise UserError(
@@ -156,6 +174,23 @@ def _require_base(path: Path, origin: dict[str, Any], base: Base) -> None:
         where=str(path),
         fix=f"{speak}train the voice again on {base.name}",
     )
+
+
+def _require_vocabulary(path: Path, facts: dict[str, Any], base: Base) -> None:
+    """Weights that are the same read the same ids, but vocab.json may have been replaced beside them."""
+    own = _vocabulary(base)
+    if known := {key: facts[key] for key in own if facts.get(key, own[key]) != own[key]}:
+        now = {key: own[key] for key in known}
+        raise UserError(
+            what=f"base {base.name} has another vocabulary than this voice was trained with: {now} instead of {known}",
+            where=str(base.vocab),
+            fix="restore the base's own vocab.json",
+        )
+
+
+def _vocabulary(base: Base) -> dict[str, Any]:
+    """What a voice's file says of the vocabulary that its base reads."""
+    return {"text_rows": base.gpt_shape().text_rows, "languages": list(base.tokenizer().languages)}
 
 
 def _described(name: str, version: object, digest: str) -> str:

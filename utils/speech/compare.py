@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import random
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from utils.files import write_atomic
 from utils.options import SpeechSettings
 from utils.project.paths import Project, check_name, new_run_id
 from utils.speech.desk import MAX_WAITING, GenerationQueue, checked_texts
-from utils.speech.models import find_model
+from utils.speech.models import find_model, own_recording
 from utils.speech.takes import Take, find_take
 
 FOLDER = "comparisons"
@@ -78,7 +79,8 @@ def compare(
         models: their ids, two or more.
         texts: the lines.
         settings: how they are spoken, by all alike.
-        voice: reference and reference_name, see `new_take`; without, each model's own voice speaks, and voices differ.
+        voice: reference and reference_name, see `new_take`. Without, all speak with the recording of the first model
+            that has one, a base's only where no other has: with their own, listeners would compare voices.
 
     Returns:
         The comparison's id.
@@ -91,13 +93,18 @@ def compare(
         raise UserError(what=f"{len(chosen)} models are selected", fix=f"select 2 to {MAX_MODELS} models to compare")
     settings.validate(where="speech settings")
     lines = checked_texts(texts)
-    for model in chosen:
-        find_model(project, model)
+    found = [find_model(project, model) for model in chosen]
     if desk.num_waiting + len(chosen) > MAX_WAITING:
         raise UserError(what=f"{desk.num_waiting} takes are already queued", fix="wait until some are finished")
     identity = new_run_id()
     how: dict[str, Any] = {"settings": settings, "comparison": identity, **voice}
-    takes = [desk.submit(project, lines, model=model, **how) for model in chosen]
+    with tempfile.TemporaryDirectory(prefix="comparison-") as scratch:
+        if how.get("reference") is None:
+            found.sort(key=lambda model: model.kind == "base")
+            own = next(filter(None, (own_recording(model, Path(scratch)) for model in found)), None)
+            how |= {"reference": own, "reference_name": own.name if own else ""}
+        # Each take copies the recording.
+        takes = [desk.submit(project, lines, model=model, **how) for model in chosen]
     folder = project.folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     content = {"created": time.time(), "takes": [take.id for take in takes]}

@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError, safe_open
+
 from utils.bases.catalog import known_bases, project_bases
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.layout import READY, VOICE, VOICE_FILE, ModelRef, Which, find_run, newest_of
+from utils.runs.layout import READY, REFERENCE, REFERENCE_FILE, VOICE, VOICE_FILE, ModelRef, Which, find_run, newest_of
 
 Kind = Literal["ready", "run", "base", "voice"]
 
@@ -27,7 +29,7 @@ class SpeakingModel:
     step: int | None = None
     """Optimizer steps of the checkpoint when it was listed."""
     reference: Path | None = None
-    """The model's own recording; None when its voices are in speakers_xtts.pth only."""
+    """The model's own recording, see `own_recording`; None for a LoRA voice and where there is none."""
     project: str = ""
     """Folder of the project whose pronunciations apply."""
 
@@ -60,6 +62,30 @@ def find_model(project: Project, model_id: str) -> SpeakingModel:
             fix="select another one in the list",
         )
     return replace(found[0], project=str(project.folder.absolute()))
+
+
+def own_recording(model: SpeakingModel, scratch: Path) -> Path | None:
+    """A model's own recording; None where its voices are in speakers_xtts.pth only.
+
+    Args:
+        model: which one.
+        scratch: a folder for the recording of a LoRA voice, which is a part of its file.
+
+    Raises:
+        UserError: the file of the voice cannot be read.
+    """
+    if model.kind != "voice":
+        return model.reference
+    try:
+        # As arrays: nothing here loads torch.
+        with safe_open(model.source, framework="np") as file:
+            content = file.get_tensor(REFERENCE).tobytes()
+    except (SafetensorError, OSError) as error:
+        what = f"the recording of the LoRA voice cannot be read: {error}"
+        raise UserError(what=what, where=model.source, fix="export the voice again") from error
+    recording = scratch / REFERENCE_FILE
+    recording.write_bytes(content)
+    return recording
 
 
 def named_model(name: str, project: Project | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from utils.errors import UserError, disk_errors
 from utils.files import replacing
 from utils.project.paths import Project
+from utils.runs.layout import VOICE_FILE
 from utils.speech.takes import TAKE_FILE, Take
 
 TAKE_ZIP = "take.zip"
@@ -33,12 +34,14 @@ def pack_take(take: Take) -> Path:
 
 @disk_errors()
 def pack_ready(project: Project) -> Path:
-    """The exported model; a zip that is newer than the model is used again.
+    """The exported model, of which a zip that is newer is used again; the file of a LoRA voice where that is all.
 
     Raises:
         UserError: nothing was exported yet.
     """
     files = sorted(path for path in project.ready.glob("*") if path.is_file())
+    if files == [project.ready / VOICE_FILE]:
+        return files[0]
     if not (project.ready / "model.pth").is_file():
         raise UserError(
             what=f"project {project.name!r} has no exported model yet",

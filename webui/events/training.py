@@ -59,7 +59,7 @@ def wire_training(frame: Frame) -> None:
         frame,
         ["train.export:click"],
         training.export,
-        inputs=[*RUN, "train.checkpoint", "train.decoder"],
+        inputs=[*RUN, "train.checkpoint", "train.decoder", "train.adapter"],
         outputs=["train.run"],
         api_name="train_export",
     )

@@ -6,7 +6,6 @@ from functools import partial
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.speech.compare import MAX_MODELS, compare, name_of, next_trial, takes_of, tallies, vote
-from utils.speech.models import find_model
 from utils.speech.takes import Take, find_take
 from webui import text
 from webui.change import Change, Updates, Values
@@ -31,16 +30,11 @@ SHOWN = (
 def start(studio: Studio, values: Values) -> Iterator[Updates]:
     """Speak a text with two or more models and one voice, then return the recordings and a blind test of them."""
     project = studio.project(values["project.project"])
-    chosen = _names(values["inference.models"])
     reference, name, _ = chosen_voice(project, values)
-    if reference is None:
-        # With their own voices, listeners would compare voices, not models.
-        owns = [own for model in chosen if (own := find_model(project, model).reference)]
-        reference, name = (owns[0], owns[0].name) if owns else (None, "")
     identity = compare(
         studio.desk,
         project,
-        chosen,
+        _names(values["inference.models"]),
         read_text(values),
         settings=read_settings(project, values),
         reference=reference,

@@ -14,7 +14,7 @@ from utils.jobs import Job
 from utils.jobs.run_queue import read_queue
 from utils.project.paths import NO_PROJECT, Project
 from utils.project.projects import list_projects, project_language
-from utils.runs.layout import Which, find_run, newest_of
+from utils.runs.layout import VOICE_FILE, Which, find_run, newest_of
 from utils.runs.list import speech_scores
 from utils.runs.log import Event, last_lines, read_events
 from utils.runs.progress import observe, progress_of
@@ -364,7 +364,6 @@ def _export(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = _newest(found, "export")
     if job is not None and job.state != "finished":
         return {"train.exported": _progress(studio, job)}
-    if not (project.ready / "model.pth").is_file():
-        return {"train.exported": join()}
     took_s = job.ended - job.started if job is not None and job.ended and job.started else None
-    return {"train.exported": run.ready_model(project.ready, took_s)}
+    model = run.ready_model(project.ready, took_s) if (project.ready / "model.pth").is_file() else None
+    return {"train.exported": join(run.voice_file(project.ready / VOICE_FILE), model)}

@@ -219,7 +219,7 @@ def _more_epochs(job: Job, values: Values) -> int | None:
 
 
 def export(studio: Studio, values: Values) -> Updates:
-    """Export a run to the project's ready/ folder."""
+    """Export a run to the project's ready/ folder, a LoRA run also as a small voice file."""
     project = studio.project(values["project.project"])
     job = shown_run(project, values["train.run"])
     if job is None:
@@ -232,6 +232,7 @@ def export(studio: Studio, values: Values) -> Updates:
         project=project.name,
         output=project.output,
         run=job.name,
+        adapter=bool(values["train.adapter"]),
         tune_decoder={"fit": True, "keep": False}.get(values["train.decoder"]),
     )
     jobs.start("export", config)

@@ -97,6 +97,9 @@ def _settings() -> dict[str, Block]:
             info=text.DECODER_HELP,
             elem_id="export-decoder",
         )
+        parts["adapter"] = gr.Checkbox(
+            False, label=text.SMALL_VOICE, info=text.SMALL_VOICE_HELP, elem_id="export-adapter"
+        )
         parts["proofs"] = gr.HTML(elem_id="proofs")
     # Set by a settings file alone; the command shows them.
     for name in known.keys() - {key.removeprefix(SET) for key in parts}:

@@ -292,6 +292,11 @@ def ready_model(folder: Path, took_s: float | None = None) -> Markup:
     return tag("div", message("good", text.EXPORTED), worse_than_base(folder), shown, class_="panel")
 
 
+def voice_file(path: Path) -> Markup | None:
+    """That a LoRA voice was exported as a file, where one was."""
+    return message("good", text.VOICE_EXPORTED.format(path=path)) if path.is_file() else None
+
+
 def worse_than_base(folder: Path) -> Markup | None:
     """A warning where an export was found to speak worse than its base."""
     compared = read_about(folder).get("compared_with_base")
