@@ -13,6 +13,7 @@ from utils.bases.find import find_base
 from utils.inference import decode as decoding
 from utils.inference import guards
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
+from utils.inference.cached_attention import attend_at_once, attend_by_slot
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
 from utils.inference.guards import Judgement, judge
@@ -167,11 +168,14 @@ def test_drawing_takes_what_hugging_face_would_leave(tiny) -> None:
 
 def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch) -> None:
     """The attention of a GPU, computed here."""
-    decoder_a, decoder_b = Decoder(tiny.gpt, slots=4), Decoder(tiny.gpt, slots=4)
-    monkeypatch.setattr(decoder_b, "_attend_by_slot", lambda num: decoder_b._attend_at_once(num, decoding.LENGTH_STEP))
-    voice = tiny.default_voice()
-    said = []
-    for decoder in (decoder_a, decoder_b):
+
+    def at_once(cache, lengths):
+        return attend_at_once(cache, torch.tensor(lengths), length=decoding.LENGTH_STEP, is_ragged=False)
+
+    voice, said = tiny.default_voice(), []
+    for attend in (attend_by_slot, at_once):
+        monkeypatch.setattr(decoding, "attend_by_slot", attend)
+        decoder = Decoder(tiny.gpt, slots=4)
         sentences = [
             Sentence(latents=voice.latents, tokens=tiny.tokenizer.encode(text, "en"), settings=GREEDY, limit=10)
             for text in TEXTS

@@ -13,6 +13,7 @@ from utils.bases.loading import load_gpt
 from utils.inference import decode as module
 from utils.inference import engine
 from utils.inference.adapters import Adapter
+from utils.inference.cached_attention import attend_at_once, new_cache
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
 from utils.model.gpt import ForwardOptions
@@ -107,21 +108,18 @@ def test_graphs_give_the_codes_of_a_cpu(gpt, cuda, monkeypatch: pytest.MonkeyPat
     assert by_graphs == decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
 
 
-def test_the_variable_length_kernel_attends_to_what_a_slot_has(gpt, cuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Decoder, "_capture_all", lambda self: None)
-    random, found = torch.Generator().manual_seed(0), []
+def test_the_variable_length_kernel_attends_to_what_a_slot_has(gpt) -> None:
+    random, found, device = torch.Generator().manual_seed(0), [], torch.device("cpu")
     heads, channels = gpt.shape.heads, gpt.shape.width // gpt.shape.heads
-    content = torch.randn(gpt.shape.layers, 2, 3, heads, 80, channels, generator=random).bfloat16()
+    content = torch.randn(gpt.shape.layers, 2, 4, heads, 80, channels, generator=random).bfloat16()
     q, *new = torch.randn(3, 3, heads, 1, channels, generator=random).bfloat16()
-    for is_flash in (False, True):
-        monkeypatch.setattr(module, "has_flash_attention", lambda device, answer=is_flash: answer)
-        decoder = Decoder(gpt, slots=3, precision="bf16")
-        decoder._cache[..., :80, :] = content
-        decoder._positions[:] = torch.tensor([3, 79, 40])
+    for is_ragged in (False, True):
+        cache = new_cache(gpt.shape, 4, 80, torch.bfloat16, device, is_ragged=is_ragged)
+        cache[:] = content
         with emulated_flash():
-            attended = decoder._attend_at_once(3, 80)(1, q, torch.stack(new))
-        assert torch.equal(decoder._cache[1, 0, 2, :, 40], new[0][2, :, 0])
-        found.append(attended)
+            attend = attend_at_once(cache, torch.tensor([3, 79, 40]), length=80, is_ragged=is_ragged)
+            found.append(attend(1, q, torch.stack(new)))
+        assert torch.equal(cache[1, 0, 2, :, 40], new[0][2, :, 0])
     assert found[0].shape == found[1].shape == q.shape
     torch.testing.assert_close(*found, rtol=0.02, atol=0.02)
 

@@ -6,6 +6,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.launches import FULL, Launches
 from utils.inference import decode as module
+from utils.inference.cached_attention import attend_at_once
 from utils.inference.decode import Decoder
 from utils.model.gpt import XttsGpt
 
@@ -19,7 +20,8 @@ def test_a_code_of_eight_sentences_takes_few_kernels_and_waits_for_nothing(monke
     with FakeTensorMode(), torch.device("cuda"):
         decoder = Decoder(XttsGpt(FULL).eval().requires_grad_(False), slots=8, precision=precision)
         with torch.inference_mode(), Launches() as launches:
-            decoder._advance(8, decoder._attend_at_once(8, 256), is_greedy)
+            attend = attend_at_once(decoder._cache, decoder._positions, length=256, is_ragged=decoder._is_ragged)
+            decoder._advance(8, attend, is_greedy)
     assert launches.waits == []
     attention = "scaled_dot_product_attention" if precision == "fp32" else "_flash_attention_forward"
     assert launches.kernels[attention] == FULL.layers

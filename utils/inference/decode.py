@@ -13,7 +13,6 @@ head, T cached positions, D model width, V code vocabulary.
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from itertools import product
 
@@ -22,7 +21,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from utils.inference.adapters import Adapter, Adapters
-from utils.inference.products import AMPERE, HALF, PreparedBlock
+from utils.inference.cached_attention import (
+    MASK_STEP,
+    AttendLayer,
+    attend_at_once,
+    attend_by_slot,
+    has_flash_attention,
+    new_cache,
+)
+from utils.inference.products import HALF, PreparedBlock
 from utils.inference.sampling import draw
 from utils.inference.sentence import Sentence
 from utils.model.attention import without_cudnn_attention
@@ -37,16 +44,10 @@ FILLER = 1
 """Stock fills the prompt with this id, so its repetition penalty counts code 1 as spoken; we do as it does."""
 LENGTH_STEP = 128
 """Positions by which a cache on a CPU grows."""
-MASK_STEP = 16
-"""Lengths of masks are multiples of this."""
 MAX_VOICES = 16
 """Voices whose keys and values are kept: 32 positions, 8 MB each at full size in float32."""
 
 log = logging.getLogger(__name__)
-
-AttendLayer = Callable[[int, Tensor, Tensor], Tensor]
-"""Takes a layer's number, queries [N, H, n, C] and new keys and values [2, N, H, n, C], which it stores; gives what the
-queries attend to, [N, H, n, C]."""
 
 
 class Decoder:
@@ -79,8 +80,7 @@ class Decoder:
         """Whether each slot attends to as many positions as it has, by the variable-length kernel."""
         self._adapters = Adapters(self._layers, self.device, self._half or torch.float32)
         self._max_codes = gpt.shape.max_audio_tokens - 3
-        # One more position and code: a GPU has begun the next step when the host learns that a sentence ended. A mask
-        # whose rows are no multiple of 16 long would be copied into such rows in each layer.
+        # One more position and code: a GPU has begun the next step when the host learns that a sentence ended.
         self._longest = round_up(NUM_LATENTS + gpt.shape.max_text_tokens + 3 + self._max_codes + 1, MASK_STEP)
         self.reset(slots)
 
@@ -107,7 +107,7 @@ class Decoder:
             torch.cuda.empty_cache()
         shape = self.gpt.shape
         new = partial(torch.zeros, device=self.device)
-        self._cache = self._new_cache(self._longest if self._is_gpu else LENGTH_STEP, self._half or torch.float32)
+        self._cache = self._new_cache(self._longest if self._is_gpu else LENGTH_STEP)
         """[layers, 2, B, H, T, C]."""
         self._cached = [0] * slots
         """Positions in each slot's cache, as the host counts them."""
@@ -198,7 +198,7 @@ class Decoder:
             event.record()
         else:
             self._adapters.apply(0, num, [sentence.adapter for sentence in self.sentences])
-            drawn, event = self._advance(num, self._attend_by_slot(num), is_greedy), None
+            drawn, event = self._advance(num, attend_by_slot(self._cache, self._cached[:num]), is_greedy), None
         for slot in range(num):
             self._cached[slot] += 1
         self._underway.append((list(self.sentences), drawn, event))
@@ -267,54 +267,11 @@ class Decoder:
         stops = scores.log_softmax(1)[:, self.gpt.shape.stop_audio]
         return torch.stack([codes.to(stops.dtype), stops], dim=1)
 
-    def _attend_by_slot(self, num: int) -> AttendLayer:
-        """Each slot attends to as much as it has: it computes the same whatever is beside it, and nothing in vain."""
-
-        def attend(number: int, q: Tensor, new: Tensor) -> Tensor:
-            cache, found = self._cache[number], []
-            for slot in range(num):
-                end, own = self._cached[slot] + 1, slice(slot, slot + 1)
-                cache[:, slot, :, end - 1] = new[:, slot, :, 0]
-                keys, values = cache[:, own, :, :end]
-                found.append(F.scaled_dot_product_attention(q[own], keys, values))
-            return found[0] if num == 1 else torch.cat(found)
-
-        return attend
-
-    def _attend_at_once(self, num: int, length: int) -> AttendLayer:
-        """All slots at once over at most `length` positions, each to those that it has: no host value goes in.
-
-        The variable-length kernel reads a slot's own positions only. Elsewhere the others are masked, at three times
-        the time of the kernel at 260 positions on an H200, and more at more.
-        """
-        rows, positions = torch.arange(num, device=self.device), self._positions[:num].clamp(max=self._longest - 1)
-        if self._is_ragged:
-            used, bounds = (positions + 1).int(), torch.arange(num + 1, dtype=torch.int32, device=self.device)
-            starts, longest = bounds * self._longest, self._longest
-        else:
-            hidden = torch.arange(length, device=self.device) > positions[:, None]
-            # Not as booleans, which SDPA would turn into this in each layer.
-            mask = torch.zeros(num, length, dtype=self._cache.dtype, device=self.device)
-            mask = mask.masked_fill(hidden, float("-inf"))[:, None, None]
-
-        def attend(number: int, q: Tensor, new: Tensor) -> Tensor:
-            cache = self._cache[number]
-            cache[:, rows, :, positions] = new[..., 0, :].transpose(0, 1)
-            if not self._is_ragged:
-                keys, values = cache[:, :num, :, :length]
-                return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
-            keys, values = cache[:, :num].transpose(2, 3).flatten(1, 2)
-            found: tuple[Tensor, ...] = torch.ops.aten._flash_attention_forward(
-                q[:, :, 0], keys, values, bounds, starts, 1, longest, 0.0, False, False, seqused_k=used
-            )
-            return found[0][:, :, None]
-
-        return attend
-
     def _masked_step(self, num: int, length: int) -> Tensor:
-        """A step that reads no value of the host; see `_attend_at_once`."""
+        """A step that reads no value of the host; see `attend_at_once`."""
         self._adapters.apply(0, num)
-        return self._advance(num, self._attend_at_once(num, length), False)
+        attend = attend_at_once(self._cache, self._positions[:num], length=length, is_ragged=self._is_ragged)
+        return self._advance(num, attend, False)
 
     def _replay(self, num: int) -> Tensor:
         """A step by the smallest CUDA graph that holds it; by single kernels where capturing failed."""
@@ -358,21 +315,17 @@ class Decoder:
         for rows in self._rows:
             rows.zero_()
 
-    def _new_cache(self, length: int, dtype: torch.dtype) -> Tensor:
-        shape = self.gpt.shape
-        size = [shape.layers, 2, self.slots, shape.heads, length, shape.width // shape.heads]
-        if self._is_ragged:
-            # The variable-length kernel wants a position's heads side by side.
-            size[3:5] = size[4], size[3]
-            return torch.zeros(size, dtype=dtype, device=self.device).transpose(3, 4)
-        return torch.zeros(size, dtype=dtype, device=self.device)
+    def _new_cache(self, length: int) -> Tensor:
+        return new_cache(
+            self.gpt.shape, self.slots, length, self._half or torch.float32, self.device, is_ragged=self._is_ragged
+        )
 
     def _reserve(self, positions: int) -> None:
         """Make the cache long enough for a sentence of this many positions."""
         length = self._cache.size(4)
         if positions <= length:
             return
-        grown = self._new_cache(-(-positions // LENGTH_STEP) * LENGTH_STEP, self._cache.dtype)
+        grown = self._new_cache(round_up(positions, LENGTH_STEP))
         grown[:, :, :, :, :length] = self._cache
         self._cache = grown
 
@@ -397,7 +350,7 @@ class Decoder:
             for layer in self._layers:
                 q, new = layer.project(x)
                 stored.append(new[:, 0])
-                x = layer.finish(x, F.scaled_dot_product_attention(q, *new, is_causal=True))
+                x = layer.finish(x, F.scaled_dot_product_attention(q, new[0], new[1], is_causal=True))
             found = torch.stack(stored)
         self._voices[key] = found
         if len(self._voices) > MAX_VOICES:
@@ -422,8 +375,3 @@ class Decoder:
 def is_gpu(device: torch.device) -> bool:
     """Whether steps are captured and read one step late."""
     return device.type == "cuda"
-
-
-def has_flash_attention(device: torch.device) -> bool:
-    """Whether PyTorch has variable-length kernels for this GPU."""
-    return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_capability(device) >= AMPERE
