@@ -8,7 +8,7 @@ from typing import Any
 
 from utils.errors import UserError
 from utils.hardware.machine import this_machine
-from utils.server import keys
+from utils.server.access import MADE_FILE as KEY_FILE
 from webui.flags import Flags, read_flags
 from webui.login import MADE_FILE, find_login
 from webui.security import access_of, gibibytes
@@ -65,7 +65,7 @@ def launched(flags: Flags) -> Any:
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, direct))
     # `docker stop` and service managers end it so; it then leaves as with Ctrl-C, and leaves nothing behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    options = access.launch_options(output, secrets=[output / MADE_FILE, output / keys.MADE_FILE])
+    options = access.launch_options(output, secrets=[output / MADE_FILE, output / KEY_FILE])
     options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.desk.sound))
     options["app_kwargs"]["middleware"].append(Middleware(PageLanguage))
     # Without the flag, gradio reads GRADIO_ROOT_PATH.

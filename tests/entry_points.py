@@ -26,7 +26,7 @@ from utils.jobs.device import Claim, free_device
 from utils.language import make
 from utils.model.weights import State
 from utils.project.paths import Project, assets_folder
-from utils.server.application import build_server
+from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
 from utils.training.switches import optim as precision
 
@@ -86,7 +86,7 @@ class EntryPoints:
             return claimed
 
         def serve(device: Device) -> str:
-            service = build_server(ServerConfig(output=project.output, device=device, model="tiny"), ()).service
+            service = SpeechService(ServerConfig(output=project.output, device=device))
             service._new_engine()
             return service.device.split(":")[0]
 

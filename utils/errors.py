@@ -6,6 +6,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")
+"""Parts of messages: torch's on a CPU, CUDA's, and those of cuBLAS, cuDNN and cuFFT, which need work space."""
+
 
 class UserError(Exception):
     """A fault the user can fix. Command lines print it without a traceback and exit with status 2.
@@ -30,6 +33,13 @@ class UserError(Exception):
         place = f"\n  where: {self.where}" if self.where else ""
         advice = f"\n  fix:   {self.fix}" if self.fix else ""
         return f"{self.what}{place}{advice}"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out: torch has a class for it on CUDA only, and not for all libraries."""
+    if isinstance(error, RuntimeError):
+        return any(sign in str(error) for sign in OUT_OF_MEMORY)
+    return isinstance(error, MemoryError)
 
 
 def raise_problems(problems: list[str], *, where: str) -> None:

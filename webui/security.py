@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utils.errors import UserError
 from utils.hardware.resources import GIB, KEPT_FREE_BYTES
-from utils.server.hosts import Limited, hostname, is_loopback, is_own_origin, is_trusted
+from utils.server.access import Limited, hostname, is_loopback, is_own_origin, is_trusted
 from webui.assets import Assets, gradio_assets
 
 SHARE_DOMAINS = (".gradio.live", ".gradio.app")

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.evaluation.sounds import NUM_WORDS, in_a_room, near_misses, recording, sentence, swapped
 from utils.evaluation.features import mfccs, trimmed
-from utils.evaluation.words import rank
+from utils.evaluation.warping import rank
 
 LENGTH = 10
 SENTENCES = [[(7 * number + 3 * place) % NUM_WORDS for place in range(LENGTH)] for number in range(16)]

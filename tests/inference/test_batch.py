@@ -17,7 +17,7 @@ from utils.inference.cached_attention import attend_at_once, attend_by_slot
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
 from utils.inference.guards import Judgement, judge
-from utils.inference.sampling import draw
+from utils.inference.sentence import draw
 from utils.options import SpeechSettings
 
 TEXTS = ["The train was late again.", "It rained.", "She painted the door blue.", "Nobody knew."]

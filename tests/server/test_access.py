@@ -5,8 +5,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from utils.errors import UserError
+from utils.server.access import KEY, KEY_FILE, find_keys, is_valid
 from utils.server.application import create_application
-from utils.server.keys import KEY, KEY_FILE, find_keys, is_valid
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
 from utils.server.talk import Desk

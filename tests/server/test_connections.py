@@ -10,9 +10,10 @@ import httpx
 import pytest
 import uvicorn
 
-from utils.server import connections, talk
-from utils.server.application import build_server
-from utils.server.connections import http_settings
+from utils.server import guard, talk
+from utils.server.application import create_application
+from utils.server.guard import http_settings
+from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
 
 TIMEOUT_S = 1.5
@@ -21,9 +22,9 @@ TIMEOUT_S = 1.5
 @pytest.fixture
 def port(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A server without an engine, with short time-outs."""
-    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr(guard, "HEADER_TIMEOUT_S", TIMEOUT_S)
     monkeypatch.setattr(talk, "BODY_TIMEOUT_S", TIMEOUT_S)
-    application = build_server(ServerConfig(output=tmp_path, max_requests=8), []).application
+    application = create_application(talk.Desk(SpeechService(ServerConfig(output=tmp_path, max_requests=8))), [])
     with socket.create_server(("0.0.0.0", 0)) as listening:
         server = uvicorn.Server(http_settings(application, max_requests=8))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

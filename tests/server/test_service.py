@@ -18,12 +18,7 @@ from utils.bases.find import find_base
 from utils.errors import UserError
 from utils.inference.batch import SpeechBatch
 from utils.inference.engine import Synthesizer
-from utils.jobs.device import CPU, Claim
-from utils.runs.process import ProcessId
-from utils.server.catalog import find_listed
-from utils.server.service import STALL_S, SpeechService
-from utils.server.settings import ServerConfig
-from utils.speech.generation import (
+from utils.inference.generation import (
     Generation,
     QueueFullError,
     SpeechRequest,
@@ -31,6 +26,11 @@ from utils.speech.generation import (
     UnavailableError,
     UnknownVoiceError,
 )
+from utils.jobs.device import CPU, Claim
+from utils.runs.process import ProcessId
+from utils.server.service import STALL_S, SpeechService
+from utils.server.settings import ServerConfig
+from utils.server.talk import Desk
 from utils.speech.voice_library import VoiceLibrary
 
 WAIT_S = 120.0
@@ -57,7 +57,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., SpeechService]]:
 
 def ask(service: SpeechService, text: str = TEXT, *, model: str = "starter", **fields: Any) -> Generation:
     request = SpeechRequest(text=text, **{"seed": 1, "language": "en", **fields})
-    generation = Generation(request, (model, find_listed(service.output, model)))
+    generation = Generation(request, Desk(service).find(model))
     service.submit(generation)
     return generation
 
@@ -150,8 +150,7 @@ def test_a_cancelled_request_ends_and_frees_its_slots(make):
 
 
 def test_a_listener_that_takes_nothing_is_given_up(make, monkeypatch):
-    monkeypatch.setattr("utils.speech.generation.BUFFER_S", 3.0)
-    monkeypatch.setattr("utils.inference.speaking.BUFFER_S", 3.0)
+    monkeypatch.setattr("utils.inference.generation.BUFFER_S", 3.0)
     service = make(stall_s=1.0)
     generation = ask(service, LONG)
     assert generation.wait(WAIT_S)
@@ -161,8 +160,7 @@ def test_a_listener_that_takes_nothing_is_given_up(make, monkeypatch):
 
 
 def test_a_slow_listener_gets_all(make, monkeypatch):
-    monkeypatch.setattr("utils.speech.generation.BUFFER_S", 2.0)
-    monkeypatch.setattr("utils.inference.speaking.BUFFER_S", 2.0)
+    monkeypatch.setattr("utils.inference.generation.BUFFER_S", 2.0)
     service = make(stall_s=30.0)
     text = " ".join([TEXT] * 4)
     slow = received(ask(service, text, split="sentences"), pause_s=0.7)

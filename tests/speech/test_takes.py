@@ -8,8 +8,7 @@ import pytest
 
 from utils.errors import UserError
 from utils.options import SpeechSettings
-from utils.speech.takes import Line, TakeSentence, find_take, list_takes, new_take, read_take
-from utils.speech.wavs import join_wavs
+from utils.speech.takes import Line, TakeSentence, find_take, join_wavs, list_takes, new_take, read_take
 
 
 def make(project, texts=("one", "two"), **fields):

@@ -1,7 +1,7 @@
 """Read sound files through libsndfile, without the lines that its MPEG decoder prints for damaged frames.
 
 Beside it, what is checked of a file before its sound is used: the length that a WAV announces, because a truncated copy
-still opens, and whether a voice can be made of a recording. Without torch.
+still opens, and whether a voice can be made of a recording; and samples as they are written. Without torch.
 """
 
 import ctypes
@@ -155,3 +155,11 @@ def check_reference(samples: NDArray[np.float32], sample_rate: int, *, where: st
     if what:
         fix = f"use one of {SHORTEST_S} s or more; 6 to 30 s of clear speech work best"
         raise UserError(what=f"the reference recording {what}", where=where, fix=fix)
+
+
+def as_pcm16(samples: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Samples as 16-bit integers; what lies outside [-1, 1] is clipped.
+
+    The scale is 32 768, that of `decode`, so 16-bit recordings pass through unchanged.
+    """
+    return np.rint(samples * np.float32(32_768)).clip(-32_768, 32_767).astype(np.int16)

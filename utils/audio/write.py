@@ -4,17 +4,15 @@ import io
 import wave
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from utils.audio.sound_file import as_pcm16
 from utils.files import write_atomic
 
 
 def to_pcm16(wav: Tensor) -> Tensor:
-    """Samples as 16-bit integers; what lies outside [-1, 1] is clipped.
-
-    The scale is 32 768, that of `decode`, so 16-bit recordings pass through unchanged.
+    """As `as_pcm16`.
 
     Args:
         wav: mono audio, float, shape [1, T].
@@ -23,8 +21,7 @@ def to_pcm16(wav: Tensor) -> Tensor:
         int16, shape [1, T].
     """
     # numpy, not torch: for a clip of some seconds, waking torch's threads takes longer than the work.
-    scaled = np.rint(wav.numpy() * np.float32(32_768))
-    return torch.from_numpy(scaled.clip(-32_768, 32_767).astype(np.int16))
+    return torch.from_numpy(as_pcm16(wav.numpy()))
 
 
 def write_wav(path: Path, wav: Tensor, sample_rate: int) -> None:

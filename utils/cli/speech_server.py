@@ -17,13 +17,12 @@ import uvicorn
 
 from utils.cli.common import error_exits, parse
 from utils.errors import UserError
-from utils.server.application import build_server
-from utils.server.connections import http_settings
-from utils.server.guard import SEND_TIMEOUT_S
-from utils.server.hosts import is_loopback
-from utils.server.keys import find_keys
+from utils.server.access import find_keys, is_loopback
+from utils.server.application import create_application
+from utils.server.guard import SEND_TIMEOUT_S, http_settings
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
+from utils.server.talk import Desk
 
 log = logging.getLogger(
     "utils.cli.speech_server"
@@ -57,18 +56,21 @@ def serve(config: ServerConfig) -> None:
             )
         wyoming = _listen(config.host, config.wyoming_port)
         print(f"Wyoming: tcp://{host}:{wyoming.getsockname()[1]}; anyone who reaches it can use it, without a key.")
-    server = build_server(config, keys, wyoming)
+    service = SpeechService(config)
+    desk = Desk(service)
+    model = desk.find()
+    application = create_application(desk, keys, wyoming)
     with _listen(config.host, config.port) as listening:
-        server.service.start(server.model)
+        service.start(model)
         address = f"http://{host}:{listening.getsockname()[1]}"
-        print(f"Listening on {address} with the model {server.model[0]}; Ctrl-C here stops the server.", flush=True)
+        print(f"Listening on {address} with the model {model[0]}; Ctrl-C here stops the server.", flush=True)
         # Service managers end it so; it then leaves as app.py does.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        settings = http_settings(server.application, max_requests=config.max_requests)
+        settings = http_settings(application, max_requests=config.max_requests)
         try:
-            _Server(settings, server.service).run(sockets=[listening])
+            _Server(settings, service).run(sockets=[listening])
         finally:
-            server.service.close()
+            service.close()
 
 
 def _end_with_input() -> None:

@@ -21,8 +21,7 @@ from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
 from utils.evaluation.likeness import difference, sound_of
 from utils.evaluation.recognition import Recognizer
 from utils.evaluation.scores import ModelScores, Score
-from utils.evaluation.warping import distances
-from utils.evaluation.words import rank
+from utils.evaluation.warping import distances, rank
 from utils.inference.batch import Piece
 from utils.inference.engine import Synthesizer
 from utils.model.voices import Voice

@@ -1,5 +1,7 @@
 """Dynamic time warping: the distance of two recordings, independent of their timing.
 
+It checks the words without a recognizer: retrieval among recordings of known sentences.
+
 Shapes: n frames of the query, m frames of a candidate, F features.
 
 Source: Sakoe and Chiba 1978, symmetric form: a diagonal step counts twice, so that every path weighs n + m.
@@ -21,6 +23,12 @@ def distances(query: Features, candidates: Sequence[Features]) -> list[float]:
         float(_sums(query, one)[-1, -1]) / (len(query) + len(one)) if len(query) and len(one) else float("inf")
         for one in candidates
     ]
+
+
+def rank(said: Features, wanted: Features, others: Sequence[Features]) -> int:
+    """Place of the wanted sentence among all by nearness to what was said; 1 is right, and a tie is lost."""
+    right, *wrong = distances(said, [wanted, *others])
+    return 1 + sum(one <= right for one in wrong)
 
 
 def best_ends(said: Features, wanted: Features) -> tuple[int, int]:

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from utils.errors import is_out_of_memory
 from utils.inference.adapters import Adapter, Adapters
 from utils.inference.cached_attention import (
     MASK_STEP,
@@ -30,15 +31,14 @@ from utils.inference.cached_attention import (
     new_cache,
 )
 from utils.inference.products import HALF, PreparedBlock
-from utils.inference.sampling import draw
-from utils.inference.sentence import Sentence
+from utils.inference.sentence import Sentence, draw
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.packing import round_up
 from utils.model.shapes import NUM_LATENTS
+from utils.model.voices import kept
 from utils.options import SpeechPrecision
 from utils.performance_utils.device import pinning_fault
-from utils.performance_utils.memory import is_out_of_memory
 
 FILLER = 1
 """Stock fills the prompt with this id, so its repetition penalty counts code 1 as spoken; we do as it does."""
@@ -343,19 +343,15 @@ class Decoder:
         latents = sentence.latents
         content = latents.detach().float().cpu().contiguous().numpy().tobytes()
         key = sentence.adapter, hashlib.sha256(content).digest()
-        found = self._voices.pop(key, None)
-        if found is None:
-            stored: list[Tensor] = []
-            x = latents.to(self._last)
-            for layer in self._layers:
-                q, new = layer.project(x)
-                stored.append(new[:, 0])
-                x = layer.finish(x, F.scaled_dot_product_attention(q, new[0], new[1], is_causal=True))
-            found = torch.stack(stored)
-        self._voices[key] = found
-        if len(self._voices) > MAX_VOICES:
-            del self._voices[next(iter(self._voices))]
-        return found
+        return kept(self._voices, key, MAX_VOICES, partial(self._new_voice, latents.to(self._last)))
+
+    def _new_voice(self, x: Tensor) -> Tensor:
+        stored: list[Tensor] = []
+        for layer in self._layers:
+            q, new = layer.project(x)
+            stored.append(new[:, 0])
+            x = layer.finish(x, F.scaled_dot_product_attention(q, new[0], new[1], is_causal=True))
+        return torch.stack(stored)
 
     def _read(self, x: Tensor, slot: int) -> None:
         """A prompt [1, n, D] into a slot's cache, after what is there."""

@@ -16,11 +16,12 @@ from utils.errors import UserError
 from utils.files import file_hash
 from utils.inference.adapters import MAX_ADAPTERS, Adapter
 from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
+from utils.inference.generation import Generation
 from utils.inference.products import resolve_precision, vocoder_in_bf16
 from utils.inference.vocoder import Vocoder
 from utils.inference.voice_file import read_voice_file
 from utils.model.gpt import ForwardOptions
-from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice, mixed
+from utils.model.voices import ReferenceLimits, Voice, kept, load_reference, make_voice, mixed
 from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
 from utils.options import SentenceGrouping, SpeechPrecision, SpeechSettings
@@ -63,8 +64,6 @@ MAX_VOICE_FILES = 2 * MAX_ADAPTERS
 class LoadedVoice(NamedTuple):
     """A LoRA voice over a model."""
 
-    changed: tuple[int, int]
-    """Time and size of its file."""
     adapter: Adapter
     language: str
     own: Voice
@@ -112,7 +111,7 @@ class Synthesizer:
         """Its files as they were when it was loaded: folder and time of the base, and the checkpoint of a run."""
         self.language = ""
         """What it speaks when nothing else is said; may be empty."""
-        self.speakings: list[Any] = []
+        self.generations: list[Generation] = []
         """Requests that it speaks; while there are any, it is neither renewed nor unloaded."""
         self.adapter: Adapter | None = None
         """What its voice adds to the weights, where it is one of several over them; see `adapted`."""
@@ -139,9 +138,9 @@ class Synthesizer:
         self._has_other_weights = gpt_state is not None
         self._voices = dict[str, Voice]()
         """Of recordings, by their content; the one that was used last at the end."""
-        self._adapted = dict[Path, LoadedVoice]()
-        """LoRA voices by their files, the one that was used last at the end. Not the synthesizers made of them: these
-        share this dict, and in a circle the weights would outlive the model."""
+        self._adapted = dict[tuple[Path, float, int], LoadedVoice]()
+        """LoRA voices by file and its change, the one that was used last at the end. Not the synthesizers
+        made of them: these share this dict, and in a circle the weights would outlive the model."""
         self.batch = SpeechBatch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
 
     def adapted(self, path: Path) -> "Synthesizer":
@@ -153,23 +152,21 @@ class Synthesizer:
         Raises:
             UserError: it cannot be read, or belongs to another base.
         """
-        key, facts = path.absolute(), path.stat() if path.is_file() else None
-        changed = (facts.st_mtime_ns, facts.st_size) if facts else (0, 0)
-        known = self._adapted.pop(key, None)
-        if known is None or known.changed != changed:
-            if self._has_other_weights:
-                raise UserError(
-                    what="a voice is added to its base, not to a run", where=str(path), fix="name the base as the model"
-                )
-            file = read_voice_file(path, self.base)
-            own = make_voice(self.gpt, self.decoder, self.base.mel_stats(), file.reference, self.limits)
-            known = LoadedVoice(changed, file.adapter, file.facts.get("language") or self.language, own)
-        self._adapted[key] = known
-        if len(self._adapted) > MAX_VOICE_FILES:
-            del self._adapted[next(iter(self._adapted))]
+        facts = path.stat() if path.is_file() else None
+        key = path.absolute(), facts.st_mtime if facts else 0.0, facts.st_size if facts else 0
+        known = kept(self._adapted, key, MAX_VOICE_FILES, partial(self._new_adapted, path))
         other = copy(self)
-        other.adapter, other.language, other._own = known.adapter, known.language, known.own
+        other.adapter, other.language, other._own = known.adapter, known.language or self.language, known.own
         return other
+
+    def _new_adapted(self, path: Path) -> LoadedVoice:
+        if self._has_other_weights:
+            raise UserError(
+                what="a voice is added to its base, not to a run", where=str(path), fix="name the base as the model"
+            )
+        file = read_voice_file(path, self.base)
+        own = make_voice(self.gpt, self.decoder, self.base.mel_stats(), file.reference, self.limits)
+        return LoadedVoice(file.adapter, file.facts.get("language") or "", own)
 
     @property
     def checkpoint(self) -> str:
@@ -199,11 +196,7 @@ class Synthesizer:
             UserError: a recording is not readable or too short.
         """
         key = file_hash(reference) if reference.is_file() else ""
-        voice = self._voices.pop(key, None) or self._new_voice(reference)
-        self._voices[key] = voice
-        if len(self._voices) > MAX_VOICES:
-            del self._voices[next(iter(self._voices))]
-        return voice
+        return kept(self._voices, key, MAX_VOICES, partial(self._new_voice, reference))
 
     def _new_voice(self, reference: Path) -> Voice:
         if reference.suffix == VOICE_SUFFIX and reference.is_file():

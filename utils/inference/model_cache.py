@@ -4,22 +4,22 @@ import logging
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from utils.bases.base import Base
 from utils.bases.find import find_base, known_name, run_base, weights_hash
-from utils.errors import UserError
+from utils.errors import UserError, is_out_of_memory
 from utils.inference.engine import SLOTS, Synthesizer
 from utils.inference.voice_file import base_of_voice
 from utils.model.weights import State
 from utils.options import SpeechPrecision, UsedDevice
 from utils.performance_utils.device import settle_device
-from utils.performance_utils.memory import is_out_of_memory
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of
 from utils.settings import Config
+from utils.speech.models import Kind
 from utils.text.pronunciations import PRONUNCIATIONS_FILE
 
 log = logging.getLogger(__name__)
@@ -64,12 +64,12 @@ class ModelCache:
 
     @property
     def is_busy(self) -> bool:
-        return any(model.speakings for model in self.models.values())
+        return any(model.generations for model in self.models.values())
 
     def load(
         self,
         *,
-        kind: Literal["ready", "run", "base", "voice"],
+        kind: Kind,
         source: str,
         checkpoint: str = "",
         name: str = "",
@@ -91,7 +91,7 @@ class ModelCache:
             UserError: it is gone or damaged.
         """
         if kind == "voice":
-            base = base_of_voice(Path(source))
+            base = base_of(kind, source)
             of_base = known_name(base)
             # Names are shown to clients of the server, who are not to see paths.
             label = of_base or f"{base.name} {weights_hash(base)[:12]}"
@@ -100,10 +100,10 @@ class ModelCache:
             voice.pronunciations = over.pronunciations
             return voice
         model = self.models.get(name)
-        if model is None or not model.speakings:
+        if model is None or not model.generations:
             # A later checkpoint, or another export: not while the old one speaks.
             run = Path(source) if kind == "run" else None
-            base = run_base(run) if run else find_base(source) if kind == "base" else Base(Path(source))
+            base = base_of(kind, source)
             weights = base.weights.stat()
             if model is None:
                 self._make_room(LOADING * weights.st_size)
@@ -158,7 +158,7 @@ class ModelCache:
 
     def _make_room(self, wanted: float) -> None:
         while self.models and wanted + sum(one.num_bytes for one in self.models.values()) > self._max_bytes:
-            idle = next((name for name, one in self.models.items() if not one.speakings), None)
+            idle = next((name for name, one in self.models.items() if not one.generations), None)
             if idle is None:
                 raise NoRoomError
             log.info("unloaded %s to make room", idle)
@@ -171,6 +171,19 @@ class ModelCache:
             # After a device error even this fails.
             with suppress(RuntimeError):
                 torch.cuda.empty_cache()
+
+
+def base_of(kind: Kind, source: str) -> Base:
+    """The base that a model is, or that it speaks over; see `ModelCache.load`.
+
+    Raises:
+        UserError: it is gone or damaged.
+    """
+    if kind == "base":
+        return find_base(source)
+    if kind == "voice":
+        return base_of_voice(Path(source))
+    return run_base(Path(source)) if kind == "run" else Base(Path(source))
 
 
 def own_language(base: Base, run: Path | None) -> str:

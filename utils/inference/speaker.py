@@ -18,8 +18,8 @@ from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.device import speech_device
 from utils.inference.model_cache import ModelCache
+from utils.inference.speaking import VoiceSpec, find_voice, named_voice
 from utils.inference.voice_file import base_named_by
-from utils.inference.voice_spec import VoiceSpec, find_voice, named_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE, ComputeDevice, Device, SpeechPrecision, SpeechSettings

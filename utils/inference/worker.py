@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utils.console import take_output
-from utils.errors import UserError, disk_errors
+from utils.errors import UserError, disk_errors, is_out_of_memory
+from utils.inference.generation import Generation, SpeechCounts, SpeechRequest
 from utils.jobs.json_lines import Message, Replies, Requests
 from utils.options import OUTPUT_RATE
-from utils.speech.generation import Generation, SpeechCounts, SpeechRequest
 from utils.speech.models import SpeakingModel
-from utils.speech.wavs import join_wavs
+from utils.speech.takes import join_wavs
+from utils.speech.voice_library import DEFAULT_VOICE
 from utils.text.marks import voices_in
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+REFERENCE = "reference"
+"""What the voice of a take's own recording is called."""
 Reply = Callable[..., None]
 """Called with the kind of the answer and its fields."""
 
@@ -52,8 +55,6 @@ def main() -> None:
 
 def serve(request: Message, models: "ModelCache", replies: Replies, is_cancelled: Callable[[], bool]) -> None:
     """Do one request; every request ends with one of done, cancelled or failed."""
-    from utils.performance_utils.memory import is_out_of_memory
-
     reply = partial(replies.send, id=request["id"])
     try:
         with disk_errors():
@@ -93,43 +94,40 @@ def speak(
         UserError: the voice or the language cannot be used, or the disk is full.
         Exception: whatever the device says.
     """
-    from utils.inference.speaking import Engine, Speaking, feed
-    from utils.inference.voice_spec import find_voice, named_voice
+    from utils.inference.speaking import Engine, find_voice, named_voice
 
-    settings = request["settings"]
+    settings, library = request["settings"], Path(request.get("output", ""))
     language = settings["language"] or model.language
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="choose the language")
     model.tokenizer.check_language(language)
-    reference = request.get("reference")
-    voice = find_voice(model, Path(reference) if reference else request.get("speaker"), has_files=False)
-    named = partial(named_voice, model, Path(request.get("output", "")))
-    # Before the first line is spoken: a voice that is missing in a later one.
+    references = {REFERENCE: Path(request["reference"])} if request.get("reference") else {}
+    voice = REFERENCE if references else request.get("speaker") or DEFAULT_VOICE
+    # Before the first line is spoken: a voice that is missing, also in a later one.
+    find_voice(model, voice, recordings=references, has_files=False)
     for line in request["lines"]:
         for name in voices_in(line["text"]):
-            named(name)
-    engine = Engine(models, Generation.end, SpeechCounts())
+            named_voice(model, library, name)
+    engine = Engine(models, library, end=Generation.end, counts=SpeechCounts())
     for line in request["lines"]:
-        asked = SpeechRequest(**settings, text=line["text"], stream=request.get("live", False))
-        generation = Generation(asked, ("", SpeakingModel(id="", **request["model"])))
+        asked = SpeechRequest(**settings, text=line["text"], voice=voice, stream=request.get("live", False))
+        generation = Generation(asked, ("", SpeakingModel(id="", **request["model"])), references=references)
         output = _Output(generation, Path(request["folder"]), line["number"], reply)
+        generation.on_spoken = output.add
         try:
-            pieces = model.pieces(line["text"], language, split=settings["split"])
-            speaking = Speaking(generation, model, pieces, voice, named=named, on_spoken=output.add)
+            engine.begin(generation, model, language)
         except UserError as error:
             reply("line_failed", line=line["number"], error=str(error))
             continue
-        model.speakings.append(speaking)
         try:
             while not generation.is_ended:
                 if is_cancelled():
                     return False
-                feed(model)
                 engine.step(model)
                 output.send_chunks()
         finally:
             if not generation.is_ended:
-                engine.drop(model, speaking)
+                engine.drop(model, generation)
         if generation.error is not None:
             raise generation.error
         output.join()

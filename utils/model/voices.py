@@ -3,10 +3,10 @@
 Shapes: N samples, P = 32 latents, D model width, E speaker embedding width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,9 @@ from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
 from utils.options import DATASET_RATE, SPEAKER_RATE
+
+Key = TypeVar("Key")
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,3 +121,19 @@ def mixed(voices: Sequence[tuple[Voice, float]]) -> Voice:
         latents=(shares.view(-1, 1, 1, 1).to(latents) * latents).sum(0),
         embedding=F.normalize(mean, dim=1) * length,
     )
+
+
+def kept(cache: dict[Key, Kept], key: Key, most: int, make: Callable[[], Kept]) -> Kept:
+    """What a cache has of a voice, or what is made and kept in place of the least recently used.
+
+    Args:
+        cache: in the order of use.
+        key: of the voice.
+        most: entries.
+        make: makes what is not there.
+    """
+    found = cache.pop(key) if key in cache else make()
+    cache[key] = found
+    if len(cache) > most:
+        del cache[next(iter(cache))]
+    return found

@@ -1,8 +1,9 @@
 """Measure and tune training: the largest batch that fits, throughput, torch's settings, loaders, the machine."""
 
+from utils.errors import is_out_of_memory
 from utils.performance_utils.arithmetic import least_s, peak_flops, product_s, useful_flops
 from utils.performance_utils.batch_size import BatchSizeOptimizer
-from utils.performance_utils.memory import is_out_of_memory, memory_errors
+from utils.performance_utils.memory import memory_errors
 from utils.performance_utils.settings import log_performance_info, log_system_info, optimize_torch_settings
 from utils.performance_utils.tracker import PerformanceTracker, timed, timing
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from utils.performance_utils.memory import is_out_of_memory
+from utils.errors import is_out_of_memory
 
 XTTS_TEXT_ROWS, XTTS_AUDIO_ROWS = 6_681, 1_026
 """Rows of XTTS v2's two heads."""

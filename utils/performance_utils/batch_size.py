@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from utils.errors import UserError
+from utils.errors import UserError, is_out_of_memory
 from utils.hardware.resources import GIB, memory, process_memory
-from utils.performance_utils.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from utils.errors import is_out_of_memory
 from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.hardware.machine import cuda_refused, mps_refused, this_machine
 from utils.hardware.processor import cpu
 from utils.options import ComputeDevice, UsedDevice
-from utils.performance_utils.memory import is_out_of_memory
 
 SIDE = 64
 """Positions and width of what is tried: as the head of an XTTS GPT."""

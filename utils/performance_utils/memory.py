@@ -9,22 +9,13 @@ from typing import Any
 import psutil
 import torch
 
-from utils.errors import UserError
+from utils.errors import UserError, is_out_of_memory
 from utils.hardware.gpu import find_gpus, process_name, trained_on
 from utils.hardware.resources import GIB, memory, process_memory
 from utils.switches import LORA_RANK
 
-SIGNS = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")
-"""Parts of messages: torch's on a CPU, CUDA's, and those of cuBLAS, cuDNN and cuFFT, which need work space."""
 TRAINERS = ("utils.training.worker", "utils.cli.train")
 """Modules that a child which trains is started with."""
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: torch has a class for it on CUDA only, and not for all libraries."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""The web application: both APIs, health and metrics, behind the guard; and a server made of its settings."""
+"""The web application: both APIs, health and metrics, behind the guard."""
 
 import socket
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -11,17 +11,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from utils import VERSION
-from utils.jobs.device import require_usable
+from utils.hardware.resources import process_memory
+from utils.inference.generation import FIRST_SOUND_BOUNDS
 from utils.server import openai_routes, xtts_routes
-from utils.server.catalog import find_listed
-from utils.server.faults import ApiError
 from utils.server.guard import Guard
-from utils.server.metrics import metrics
 from utils.server.service import SpeechService
-from utils.server.settings import ServerConfig
-from utils.server.talk import Desk
+from utils.server.talk import ApiError, Desk
 from utils.server.wyoming import answering
-from utils.speech.models import SpeakingModel
 
 
 def create_application(desk: Desk, keys: Sequence[str], wyoming: socket.socket | None = None) -> FastAPI:
@@ -63,29 +59,30 @@ def create_application(desk: Desk, keys: Sequence[str], wyoming: socket.socket |
     return application
 
 
-class SpeechServer(NamedTuple):
-    """A server that listens nowhere yet."""
+def metrics(service: SpeechService) -> str:
+    """What has happened since the start, in Prometheus' text format (version 0.0.4)."""
+    counts, lines = service.counts, list[str]()
 
-    application: FastAPI
-    service: SpeechService
-    model: tuple[str, SpeakingModel]
-    """What speaks where a request names no model, and its id."""
+    def metric(name: str, kind: str, about: str, samples: float | Mapping[str, float]) -> None:
+        lines.extend([f"# HELP xtts_{name} {about}", f"# TYPE xtts_{name} {kind}"])
+        found = samples if isinstance(samples, Mapping) else {"": samples}
+        lines.extend(f"xtts_{name}{labels} {value}" for labels, value in found.items())
 
-
-def build_server(config: ServerConfig, keys: Sequence[str], wyoming: socket.socket | None = None) -> SpeechServer:
-    """A server as the settings say.
-
-    Args:
-        config: the settings.
-        keys: API keys of which a request must bring one; none is needed where there are none.
-        wyoming: as in `create_application`.
-
-    Raises:
-        UserError: the device or the model cannot be used.
-    """
-    require_usable(config.device)
-    service = SpeechService(config)
-    desk = Desk(service)
-    model = desk.default_model()
-    application = create_application(desk, keys, wyoming)
-    return SpeechServer(application=application, service=service, model=(model, find_listed(service.output, model)))
+    requests = {f'{{route="{route}",status="{status}"}}': n for (route, status), n in sorted(counts.requests.items())}
+    metric("requests_total", "counter", "Answered requests.", requests)
+    metric("speech_seconds_total", "counter", "Seconds of speech.", round(counts.speech_s, 3))
+    metric("requests_live", "gauge", "Requests being spoken or waiting.", service.num_live)
+    metric("queue_length", "gauge", "Requests of which no sentence was begun.", service.num_waiting())
+    metric("batch_size", "gauge", "Sentences being decoded.", service.num_active())
+    steps = {f'{{sentences="{size}"}}': n for size, n in sorted(counts.steps.copy().items())}
+    metric("decode_steps_total", "counter", "Decoding steps by sentences side by side.", steps)
+    metric("out_of_memory_total", "counter", "Times that memory ran out.", counts.out_of_memory)
+    models = {f'{{model="{name}"}}': size for name, size in service.loaded().items()}
+    metric("model_bytes", "gauge", "Memory of loaded models.", models)
+    metric("resident_bytes", "gauge", "Memory of the process.", process_memory())
+    bounds = [str(bound).replace("inf", "+Inf") for bound in FIRST_SOUND_BOUNDS]
+    totals = list(accumulate(counts.first_sounds[bound] for bound in FIRST_SOUND_BOUNDS))
+    sounds: dict[str, float] = {f'_bucket{{le="{bound}"}}': total for bound, total in zip(bounds, totals, strict=True)}
+    sounds |= {"_sum": round(counts.first_sound_s, 6), "_count": totals[-1]}
+    metric("first_sound_seconds", "histogram", "From a request to its first sound.", sounds)
+    return "\n".join([*lines, ""])

@@ -13,8 +13,7 @@ from utils.errors import UserError
 from utils.hardware.environment import child_environment
 from utils.jobs.json_lines import JsonChild, logged_child
 from utils.runs.log import last_lines
-from utils.server.hosts import is_loopback
-from utils.server.keys import KEY, find_keys
+from utils.server.access import KEY, find_keys, is_loopback
 from utils.server.settings import ServerConfig
 
 START_S = 180.0

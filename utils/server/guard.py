@@ -1,33 +1,43 @@
-"""What every request passes first: host, origin, size and key; and how its answer is counted."""
+"""What every request passes first: its connection, host, origin, size and key; and how its answer is counted."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
+import h11
+from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from utils.server.faults import ApiError, as_api_error
-from utils.server.hosts import Limited, hostname, is_loopback, is_own_origin, is_trusted
-from utils.server.keys import is_valid
+from utils.inference.generation import SpeechCounts
+from utils.server.access import Limited, hostname, is_loopback, is_own_origin, is_trusted, is_valid
 from utils.server.settings import ServerConfig
-from utils.speech.generation import SpeechCounts
+from utils.server.talk import UNREAD, ApiError, as_api_error
 
 MAX_BODY_BYTES = 2**20
 """Of a request that is no upload."""
 SEND_TIMEOUT_S = 60.0
 """A client that takes nothing for this long is disconnected."""
+CONNECTIONS_A_REQUEST = 4
+"""Open connections per request that may be spoken at once; more are answered with 503."""
+ADDRESS_SHARE = 2
+"""One address may hold the whole number divided by this."""
+HEADER_TIMEOUT_S = 10.0
+"""Seconds from a connection, or from the first byte of its next request, to the end of the request's header."""
+END_S = 5
+"""Seconds in which answers that are being sent may end when the server is stopped."""
 REST_S = 2.0
 """How long a body that is too large is read before it is answered."""
 UPLOAD_PATHS = ("/v1/audio/voices",)
 OPEN_PATHS = ("/health", "/docs", "/openapi.json")
 """Answered without a key: they tell nothing that a stranger could use."""
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
-UNREAD = "X-Unread"
-"""The header that names what of a text was not read."""
 ALLOWED_HEADERS = "authorization, cache-control, content-type"
 
 log = logging.getLogger(__name__)
@@ -140,3 +150,57 @@ async def _take_rest(receive: Receive) -> None:
         async with asyncio.timeout(REST_S):
             while (await receive()).get("more_body", False):
                 pass
+
+
+class Connection(H11Protocol):
+    """An HTTP connection that is closed where its header does not come, or its address holds too many."""
+
+    _header_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        address = self.client and self.client[0]
+        held = sum(
+            isinstance(one, Connection) and (one.client and one.client[0]) == address for one in self.connections
+        )
+        if self.limit_concurrency and held > self.limit_concurrency // ADDRESS_SHARE:
+            transport.write(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            transport.close()
+        self._await_header()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._await_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._forget_header()
+
+    def _await_header(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._forget_header()
+        elif self._header_due is None:
+            self._header_due = self.loop.call_later(HEADER_TIMEOUT_S, self.transport.close)
+
+    def _forget_header(self) -> None:
+        if self._header_due is not None:
+            self._header_due.cancel()
+            self._header_due = None
+
+
+def http_settings(application: Starlette, *, max_requests: int) -> Config:
+    """How uvicorn serves the application.
+
+    Args:
+        application: of `utils.server.application`.
+        max_requests: in progress at once.
+    """
+    options: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False}  # the guard logs
+    return Config(
+        application,
+        http=Connection,
+        server_header=False,
+        limit_concurrency=CONNECTIONS_A_REQUEST * max_requests,
+        timeout_graceful_shutdown=END_S,
+        **options,
+    )

@@ -19,9 +19,7 @@ from starlette.responses import Response
 
 from utils.errors import UserError
 from utils.hardware.resources import KEPT_FREE_BYTES, disk_free
-from utils.server.catalog import find_listed, list_models, model_voices
-from utils.server.faults import ApiError, as_api_error
-from utils.server.talk import Desk, check_format, events, read_json, response
+from utils.server.talk import ApiError, Desk, as_api_error, check_format, events, files_of, read_json, response
 from utils.speech.voice_library import DEFAULT_VOICE, NamedVoice
 
 OWNER = "xtts-finetuning-studio"
@@ -73,18 +71,18 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
     @application.get("/v1/audio/models")
     @application.get("/v1/models")
     def models() -> dict[str, Any]:
-        data = [_model(name) for name, _ in list_models(output)]
+        data = [_model(name) for name in desk.models()]
         # Two spellings are used: OpenAI's lists have `data`, open-webui reads `models` and `voices`.
         return {"object": "list", "data": data, "models": data}
 
     @application.get("/v1/models/{name:path}")
     def model(name: str) -> dict[str, Any]:
-        find_listed(output, desk.model_id(name))
+        desk.find(name)
         return _model(name)
 
     @application.get("/v1/audio/voices")
     def voices(model: str | None = None) -> dict[str, Any]:
-        own = model_voices(find_listed(output, desk.model_id(model)))
+        own = files_of(desk.find(model)).voices
         data = [{"id": voice, "object": "audio.voice", "name": voice} for voice in dict.fromkeys(own)]
         data += [_voice(recording) for recording in desk.recordings.all()]
         return {"object": "list", "data": data, "voices": data}
@@ -141,13 +139,15 @@ def speech_fields(values: dict[str, Any]) -> dict[str, Any]:
 
 def _keep(desk: Desk, name: str, upload: UploadFile) -> NamedVoice:
     """Store an upload under a name of its own, look at it as at any recording, and keep what models hear of it."""
+    from utils.server.loaded import keep_recording  # takes seconds, and is there once the engine is
+
     suffix = Path(upload.filename or "").suffix[:8]
     with tempfile.NamedTemporaryFile(prefix="voice-", suffix=suffix) as file:
         while part := upload.file.read(2**20):
             file.write(part)
         file.flush()
         try:
-            return desk.recordings.add(name, Path(file.name))
+            return keep_recording(desk.recordings, name, Path(file.name))
         except UserError as error:
             param = "name" if "name" in error.what.split("recording")[0] else "audio_sample"
             # Its temporary path is not shown.

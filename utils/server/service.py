@@ -6,35 +6,30 @@ import math
 import threading
 import time
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING
 
 from utils.errors import UserError
-from utils.jobs.device import CPU, device_holder, free_device, wanted_device
-from utils.server.catalog import IMPORTS
-from utils.server.settings import ServerConfig
-from utils.speech.generation import (
+from utils.inference.generation import (
     FIRST_SOUND_BOUNDS,
     Generation,
     QueueFullError,
     SpeechCounts,
     SpeechRequest,
-    StalledError,
     UnavailableError,
 )
+from utils.jobs.device import CPU, device_holder, free_device, require_usable, wanted_device
+from utils.server.settings import ServerConfig
 from utils.speech.models import SpeakingModel
 
 if TYPE_CHECKING:
     from utils.inference.engine import Synthesizer
-    from utils.inference.speaking import Engine, Speaking
+    from utils.inference.speaking import Engine
 
 POLL_S = 0.5
 """So often is looked whether a training has claimed the device."""
 STALL_S = 60.0
 """A client that does not read for this long, with a full buffer, is disconnected."""
 WARM_UP = "1."  # numbers are read in every language
-MEMORY_SHARE = 0.6
-"""Of the free memory, for models, when no limit is given."""
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +40,13 @@ class SpeechService:
     Args:
         config: the server's settings.
         stall_s: see STALL_S.
+
+    Raises:
+        UserError: the device cannot be used.
     """
 
     def __init__(self, config: ServerConfig, *, stall_s: float = STALL_S) -> None:
+        require_usable(config.device)
         self.config, self.output, self._stall_s = config, config.output.resolve(), stall_s
         self.counts = SpeechCounts()
         self._last_used = time.monotonic()
@@ -96,7 +95,7 @@ class SpeechService:
                 full.retry_after_s = max(1, min(30, self.num_live // self.config.slots))
                 raise full
             self.num_live += 1
-            generation.on_drained(self._woken.set)
+            generation.on_drained = self._woken.set
             self._inbox.append(generation)
             self._woken.set()
 
@@ -126,7 +125,7 @@ class SpeechService:
 
     def num_waiting(self) -> int:
         """Requests of which no sentence was begun."""
-        return len(self._inbox) + sum(not one.has_begun for model in self._all() for one in list(model.speakings))
+        return len(self._inbox) + sum(not one.has_begun for model in self._all() for one in list(model.generations))
 
     def _all(self) -> "list[Synthesizer]":
         return list(self._engine.cache.models.values()) if self._engine else []
@@ -163,8 +162,6 @@ class SpeechService:
 
     def _turn(self) -> bool:
         """One step of every model; whether there was anything to do."""
-        from utils.inference.speaking import feed
-
         if not self.is_ready:
             try:
                 self._load_first()
@@ -177,12 +174,8 @@ class SpeechService:
         self._admit()
         is_busy = False
         for model in self._all():
-            self._sweep(model)
             slots = model.batch.decoder.slots
-            feed(model, kept=max(1, slots // 4) if slots > 1 else 0)
-            if not model.batch.is_idle:
-                self.engine.step(model)
-                is_busy = True
+            is_busy |= self.engine.step(model, kept=max(1, slots // 4) if slots > 1 else 0)
         if is_busy or self._inbox:
             self._last_used = time.monotonic()
         elif time.monotonic() - self._last_used > (60 * self.config.unload_after or math.inf):
@@ -190,47 +183,31 @@ class SpeechService:
         return is_busy
 
     def _load_first(self) -> None:
+        """Load a model, and speak a word that is discarded: the first calls of its kernels take a second longer."""
         if self._preload is None or device_holder(self.device, self.output) is not None:
             return
         try:
-            model = self.engine.cache.load(**self._preload[1].request(), name=self._preload[0])
-            self._warm_up(model, Generation(SpeechRequest(text=WARM_UP, seed=0), self._preload))
+            generation = Generation(SpeechRequest(text=WARM_UP, seed=0), self._preload)
+            model = self._begin(generation)
         except UserError as error:
             log.warning("%s cannot be loaded: %s", self._preload[0], error)
-
-    def _warm_up(self, model: "Synthesizer", generation: Generation) -> None:
-        """Speak a word that is discarded: the first calls of a model's kernels take a second longer than all others."""
-        from utils.inference.speaking import feed
-
-        model.speakings.append(self._speaking(generation, model))
+            return
         self.num_live += 1
         while not generation.is_ended and not self._closing:
-            feed(model)
             self.engine.step(model)
         self.counts.speech_s = self.counts.first_sound_s = 0.0
         self.counts.steps.clear()
         self.counts.first_sounds.clear()
 
     def _new_engine(self) -> "Engine":
-        with IMPORTS:  # which take seconds: the port is open already
-            import torch
-
-            from utils.hardware.resources import GIB, memory
-            from utils.inference.model_cache import ModelCache
-            from utils.inference.speaking import Engine
-            from utils.performance_utils.device import settle_device
+        from utils.server.loaded import Engine, new_cache, settle_device  # takes seconds: the port is open already
 
         kind, reason = settle_device(self.config.device)
         if reason:
             log.warning(reason)
         self.device = self._choose_device() if kind != CPU else CPU
-        kind = kind if self.device != CPU else "cpu"
-        if self.config.max_model_gb is not None:
-            most = self.config.max_model_gb * GIB
-        else:
-            most = MEMORY_SHARE * (memory().available_bytes if kind != "cuda" else torch.cuda.mem_get_info()[0])
-        cache = ModelCache(kind, precision=self.config.precision, slots=self.config.slots, max_bytes=int(most))
-        return Engine(cache, self._end, self.counts)
+        cache = new_cache(self.config, kind if self.device != CPU else CPU)
+        return Engine(cache, self.output, end=self._end, counts=self.counts, stall_s=self._stall_s)
 
     def _choose_device(self) -> str:
         """cpu or cuda:N; auto avoids a GPU that a training has."""
@@ -258,50 +235,28 @@ class SpeechService:
 
     def _admit(self) -> None:
         """Load what the oldest generations need, as long as it fits."""
-        from utils.inference.model_cache import NoRoomError
+        from utils.server.loaded import NoRoomError
 
         while self._inbox:
             generation = self._inbox[0]
-            if generation.is_cancelled:
-                self._inbox.popleft()
-                self._end(generation)
-                continue
             try:
-                model = self.engine.cache.load(**generation.model.request(), name=generation.model_id)
-                self._inbox.popleft()
-                model.speakings.append(self._speaking(generation, model))
+                if generation.is_cancelled:
+                    self._end(generation)
+                else:
+                    self._begin(generation)
             except NoRoomError:
                 return
             except Exception as error:
-                if self._inbox and self._inbox[0] is generation:
-                    self._inbox.popleft()
                 if not isinstance(error, UserError):
                     log.exception("a request for %s cannot be spoken", generation.model_id)
                 self._end(generation, error)
                 gc.collect()  # what was loaded in vain
+            self._inbox.popleft()
 
-    def _speaking(self, generation: Generation, model: "Synthesizer") -> "Speaking":
-        from utils.inference.speaking import Speaking
-        from utils.inference.voice_spec import find_voice, named_voice
-
-        request = generation.request
-        language = request.language or model.language or self.config.language
-        voice = find_voice(model, request.voice, recordings=generation.references, has_files=False)
-        try:
-            pieces = model.pieces(request.text, language, split=request.split)
-        except RecursionError:
-            raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
-        return Speaking(generation, model, pieces, voice, named=partial(named_voice, model, self.output))
-
-    def _sweep(self, model: "Synthesizer") -> None:
-        """Drop requests without a listener."""
-        for speaking in list(model.speakings):
-            generation = speaking.generation
-            if generation.stalled_s() > self._stall_s:
-                stalled = StalledError(what=f"the client has not read for {self._stall_s:.0f} s")
-                self.engine.drop(model, speaking, stalled)
-            elif generation.is_cancelled:
-                self.engine.drop(model, speaking)
+    def _begin(self, generation: Generation) -> "Synthesizer":
+        model = self.engine.cache.load(**generation.model.request(), name=generation.model_id)
+        self.engine.begin(generation, model, model.language or self.config.language)
+        return model
 
     def _end(self, generation: Generation, error: Exception | None = None) -> None:
         with self._lock:
@@ -314,7 +269,7 @@ class SpeechService:
     def _end_all(self, error: Exception, *, waiting: bool = True) -> None:
         """End every request."""
         for model in self._all():
-            for speaking in list(model.speakings):
-                self.engine.drop(model, speaking, error)
+            for generation in list(model.generations):
+                self.engine.drop(model, generation, error)
         while waiting and self._inbox:
             self._end(self._inbox.popleft(), error)

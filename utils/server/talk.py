@@ -1,30 +1,43 @@
-"""Between the routes and the engine's thread: generations submitted, their sound awaited, and answers made of it."""
+"""Between the routes and the engine's thread: generations submitted, their sound awaited, answers made of both.
+
+Errors have the form of OpenAI's API: {"error": {message, type, param, code}} and an HTTP status.
+"""
 
 import asyncio
 import base64
 import json
+import logging
 import re
 import unicodedata
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import PurePath
-from typing import Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from utils.errors import UserError
-from utils.server.catalog import Recordings, find_listed, list_models, model_languages, model_voices
-from utils.server.faults import ApiError, as_api_error
-from utils.server.guard import UNREAD
+from utils.errors import UserError, is_out_of_memory
+from utils.inference.generation import (
+    Generation,
+    NotSpokenError,
+    SpeechRequest,
+    UnavailableError,
+    UnknownModelError,
+    UnknownVoiceError,
+)
+from utils.project.projects import find_project, list_projects
 from utils.server.service import SpeechService
 from utils.speech.encode import FORMATS, Encoder, Sink, encode_whole, usable_formats
-from utils.speech.generation import Generation, SpeechRequest, UnknownVoiceError
-from utils.speech.voice_library import voice_parts
+from utils.speech.models import SpeakingModel, find_model, named_bases, speaking_models
+from utils.speech.voice_library import VoiceLibrary, voice_parts
 from utils.text.languages import plain_code
+
+if TYPE_CHECKING:
+    from utils.server.loaded import ModelFiles
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 """Each means the default model, with a date behind it, too."""
@@ -34,11 +47,77 @@ OPENAI_VOICES = (
     *("ash", "ballad", "coral", "sage", "verse", "marin", "cedar"),
 )
 """They mean the model's voices in order, the default one first."""
+UNREAD = "X-Unread"
+"""The header that names what of a text was not read."""
 MAX_UNREAD = 24
 """What the header names, and characters of each: clients limit headers to 8 KiB."""
 READABLE = "!#$&'()*+,/:;<=>?@[]^`{|}~"
 BODY_TIMEOUT_S = 30.0
 """A client may take this long to send its request."""
+PATH = re.compile(r"""(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'"]+){2,}""")
+"""What may be a path of this computer; also a route, such as /v1/models."""
+
+log = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """A request that is not answered as it was meant.
+
+    Args:
+        status: of HTTP.
+        message: what is wrong and what to do about it.
+        param: the field at fault.
+        code: a word for programs.
+        retry_after_s: when it is worth another try.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry_after_s: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.retry_after_s = retry_after_s
+
+    def content(self) -> dict[str, object]:
+        """What the client reads."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        if self.status == 429:
+            kind = "rate_limit_error"
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        headers = {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else {}
+        if self.status in (408, 413):
+            # The rest of the body may still come: it is no next request.
+            headers["Connection"] = "close"
+        return JSONResponse(self.content(), status_code=self.status, headers=headers)
+
+
+def _last_part(match: re.Match[str]) -> str:
+    path = Path(match[0])
+    return path.name if Path(*path.parts[:2]).exists() else match[0]
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """Any error as the client is to see it; what only a programmer understands stays in the log."""
+    if isinstance(error, ApiError):
+        return error
+    if not isinstance(error, UserError):
+        log.error("a request failed: %s: %s", type(error).__name__, error)
+        if is_out_of_memory(error):
+            return ApiError(
+                503,
+                "The device has too little free memory for this request.",
+                code="out_of_memory",
+                retry_after_s=UnavailableError.retry_after_s,
+            )
+        return ApiError(500, "The server failed to speak this; its log says why.", code="internal_error")
+    # `where`, and folders that the words name, are this computer's: a client reads the last part of a path.
+    words = (PATH.sub(_last_part, part) for part in (error.what, error.fix) if part)
+    message = ". ".join(part[:1].upper() + part[1:] for part in words) + "."
+    if not isinstance(error, NotSpokenError):
+        return ApiError(400, message)
+    return ApiError(error.status, message, param=error.param, code=error.code, retry_after_s=error.retry_after_s)
 
 
 class Desk:
@@ -50,22 +129,41 @@ class Desk:
 
     def __init__(self, service: SpeechService) -> None:
         self.service = service
-        self.recordings = Recordings(service.output)
+        self.recordings = VoiceLibrary(service.output)
         self._aliases = dict(one.split("=", 1) for one in service.config.alias)
 
-    def default_model(self) -> str:
-        """Id of the model that speaks where a request names none."""
-        return self.service.config.model or list_models(self.service.output)[0][0]
+    def models(self) -> dict[str, SpeakingModel]:
+        """All models by id: of projects `PROJECT/ready`, `PROJECT/run/ID/best` and such, then bases by their names."""
+        found = {}
+        for project in list_projects(self.service.output):
+            for model in speaking_models(project):
+                # Bases that anybody can name come once, below.
+                if model.kind != "base" or Path(model.source).is_dir():
+                    found[f"{project.name}/{model.id}"] = model
+        return found | {model.source: model for model in named_bases()}
 
-    def model_id(self, name: str | None) -> str:
-        """Id of the model that a request names: by its id, an alias, a name of OpenAI's, or not at all."""
+    def find(self, name: str | None = None) -> tuple[str, SpeakingModel]:
+        """The model that a request names, and its id: by its id, an alias, a name of OpenAI's, or not at all.
+
+        Raises:
+            UnknownModelError: there is none.
+        """
         name = self._aliases.get(name or "", name)
-        return self.default_model() if not name or _DATED.sub("", name) in OPENAI_MODELS else name
+        if not name or _DATED.sub("", name) in OPENAI_MODELS:
+            name = self.service.config.model or next(iter(self.models()))
+        for model in named_bases():
+            if model.source == name:
+                return name, model
+        project, _, inner = name.partition("/")
+        try:
+            return name, find_model(find_project(project, self.service.output), inner)
+        except (UserError, OSError, ValueError) as error:
+            what = f"the model {name!r} does not exist"
+            raise UnknownModelError(what=what, fix="GET /v1/models lists those that do") from error
 
     def voices(self) -> list[str]:
         """Names of the default model's voices, and of those that were uploaded."""
-        own = model_voices(find_listed(self.service.output, self.default_model()))
-        return list(dict.fromkeys([*own, *self.recordings.recordings()]))
+        return list(dict.fromkeys([*files_of(self.find()).voices, *self.recordings.recordings()]))
 
     async def speak(self, receive: Receive, values: dict[str, Any], model: str | None = None) -> Generation:
         """Have a text spoken; returns at its first sound, or for speech that is not streamed at its end.
@@ -73,7 +171,7 @@ class Desk:
         Args:
             receive: gives a message when the client has gone, which ends the speech.
             values: fields of SpeechRequest.
-            model: who speaks, by a name as for `model_id`.
+            model: who speaks, by a name as for `find`.
 
         Raises:
             ApiError: it cannot be spoken, or the client has gone.
@@ -104,15 +202,15 @@ class Desk:
             UnknownVoiceError: likewise.
             ApiError: the model does not read the language.
         """
-        model_id = self.model_id(name)
-        model, language = find_listed(self.service.output, model_id), speech.language
+        model, language = self.find(name), speech.language
+        files = files_of(model)
         if language is not None:
-            codes = model_languages(model)
+            codes = files.languages
             language = next((one for one in (language, language.split("-")[0]) if plain_code(one) in codes), None)
             if language is None:
                 message = f"This model cannot read the language {speech.language!r}; use one of: {', '.join(codes)}."
                 raise ApiError(400, message, param="language")
-        own, recordings, parts = model_voices(model), self.recordings.recordings(), []
+        own, recordings, parts = files.voices, self.recordings.recordings(), []
         # The name of a speaker may look like a mixture: "Smith, John".
         is_whole = speech.voice in own or speech.voice in recordings
         for asked, weight in [(speech.voice, 1.0)] if is_whole else voice_parts(speech.voice):
@@ -128,7 +226,7 @@ class Desk:
             parts.append(f"{known}:{weight}")
         voice = parts[0].rpartition(":")[0] if len(parts) == 1 else ",".join(parts)
         speech = replace(speech, language=language, voice=voice)
-        return Generation(speech, (model_id, model), references=recordings)
+        return Generation(speech, model, references=recordings)
 
     def checked(self, values: dict[str, Any]) -> SpeechRequest:
         """The request of these values.
@@ -154,6 +252,17 @@ class Desk:
         except UserError as error:
             named = [name for name in values if f"{name} is" in error.what]
             raise ApiError(400, as_api_error(error).message, param=named[0] if named else None) from error
+
+
+def files_of(model: tuple[str, SpeakingModel]) -> "ModelFiles":
+    """What the files of a model say of it.
+
+    Raises:
+        UserError: they are gone.
+    """
+    from utils.server.loaded import ModelFiles  # takes seconds, and is there once the engine is
+
+    return ModelFiles(model[1])
 
 
 async def response(generation: Generation, form: str) -> Response:

@@ -20,15 +20,12 @@ from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 from wyoming.tts import SynthesizeStopped
 
 from utils import VERSION
+from utils.inference.generation import SAMPLE_BYTES
 from utils.options import OUTPUT_RATE
-from utils.server.catalog import find_listed, model_language
-from utils.server.connections import CONNECTIONS_A_REQUEST
-from utils.server.faults import as_api_error
-from utils.server.guard import MAX_BODY_BYTES, SEND_TIMEOUT_S
+from utils.server.guard import CONNECTIONS_A_REQUEST, MAX_BODY_BYTES, SEND_TIMEOUT_S
 from utils.server.openai_routes import OWNER
 from utils.server.service import POLL_S
-from utils.server.talk import Desk
-from utils.speech.generation import SAMPLE_BYTES
+from utils.server.talk import Desk, as_api_error, files_of
 from utils.speech.voice_library import DEFAULT_VOICE
 from utils.text.split import split_sentences
 
@@ -167,8 +164,8 @@ class _Client:
 
 def _info(desk: Desk) -> Info:
     about: dict[str, Any] = {"attribution": Attribution(OWNER, ""), "installed": True, "version": VERSION}
-    model = desk.default_model()
-    language = model_language(find_listed(desk.service.output, model)) or desk.service.config.language
+    model = desk.find()
+    language = files_of(model).language or desk.service.config.language
     voices = [TtsVoice(name=name, description=None, languages=[language], **about) for name in desk.voices()]
-    program = TtsProgram(name="xtts", description=model, voices=voices, supports_synthesize_streaming=True, **about)
+    program = TtsProgram(name="xtts", description=model[0], voices=voices, supports_synthesize_streaming=True, **about)
     return Info(tts=[program])

@@ -17,9 +17,7 @@ from starlette.responses import Response
 from utils.errors import disk_errors
 from utils.files import write_atomic
 from utils.options import SpeechSettings
-from utils.server.catalog import find_listed, model_languages
-from utils.server.faults import ApiError
-from utils.server.talk import Desk, read_json, response
+from utils.server.talk import ApiError, Desk, files_of, read_json, response
 from utils.speech.voice_library import DEFAULT_VOICE
 from utils.text.languages import plain_code
 
@@ -90,7 +88,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
         return [{"name": name, "voice_id": name, "preview_url": ""} for name in desk.voices()]
 
     def languages() -> dict[str, Any]:
-        codes = model_languages(find_listed(output, desk.default_model()))
+        codes = files_of(desk.find()).languages
         known = {name: code for name, code in LANGUAGES.items() if plain_code(code) in codes}
         others = {code: code for code in codes if code not in map(plain_code, known.values())}
         return {"languages": known | others}

@@ -18,8 +18,7 @@ from utils.options import Device, SpeechSettings
 from utils.project.paths import Project
 from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model
-from utils.speech.takes import Line, Take, find_take, new_take, read_take, sentence_of, this_process
-from utils.speech.wavs import join_wavs
+from utils.speech.takes import Line, Take, find_take, join_wavs, new_take, read_take, sentence_of, this_process
 from utils.speech.worker_client import ReleasedError, SpeechWorker
 from utils.text.readable import named
 

@@ -10,12 +10,14 @@ import json
 import os
 import shutil
 import time
+import wave
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from utils.errors import UserError, disk_errors
-from utils.files import write_atomic
+from utils.files import replacing, write_atomic
 from utils.options import SpeechSettings
 from utils.project.paths import Project, check_name, new_run_id
 from utils.runs.process import ProcessId
@@ -24,6 +26,8 @@ TAKES_FOLDER = "takes"
 TAKE_FILE = "take.json"
 MAX_NAME = 80
 """Characters of a take's name."""
+BLOCK_FRAMES = 65_536
+"""Of a wav, read at once."""
 
 TakeState = Literal["waiting", "speaking", "finished", "stopped", "failed", "cut"]
 LineState = Literal["waiting", "finished", "failed"]
@@ -315,3 +319,24 @@ def sentence_of(values: dict[str, Any]) -> TakeSentence:
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
     }
     return TakeSentence(**given)
+
+
+def join_wavs(parts: Sequence[Path], out: Path) -> None:
+    """Write one wav that holds all parts one after the other; readers see none of it or the whole.
+
+    Args:
+        parts: wavs of one sample rate, width and number of channels.
+        out: file to write.
+
+    Raises:
+        OSError: a part is gone, or the disk is full; nothing is left behind.
+    """
+    assert parts
+    with replacing(out) as aside, wave.open(str(aside), "wb") as joined:
+        for number, part in enumerate(parts):
+            with wave.open(str(part), "rb") as source:
+                if number == 0:
+                    joined.setparams(source.getparams())
+                assert source.getparams()[:3] == joined.getparams()[:3], part
+                while block := source.readframes(BLOCK_FRAMES):
+                    joined.writeframesraw(block)

@@ -21,11 +21,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from utils.config import TrainConfig
-from utils.errors import UserError
+from utils.errors import UserError, is_out_of_memory
 from utils.hardware.environment import child_environment
 from utils.jobs.child import hold
 from utils.performance_utils.device import settle_device
-from utils.performance_utils.memory import is_out_of_memory, memory_stats
+from utils.performance_utils.memory import memory_stats
 from utils.switches import FAST, LORA_RANK, MEASURED, SWITCHES
 from utils.training.data.batches import Batch
 from utils.training.plan import plan_run

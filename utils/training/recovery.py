@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from utils.errors import UserError
-from utils.performance_utils.memory import is_out_of_memory
+from utils.errors import UserError, is_out_of_memory
 from utils.project.advice import RESUME
 from utils.switches import LORA_RANK
 from utils.training.data.batches import Batch

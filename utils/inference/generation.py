@@ -1,25 +1,34 @@
-"""A request for speech and the way back to who asked: thread-safe, without torch."""
+"""A request for speech: what was asked, how far it is spoken, and the way back to who asked; without torch."""
 
 import asyncio
 import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from utils.audio.sound_file import as_pcm16
 from utils.errors import UserError
 from utils.options import OUTPUT_RATE, SpeechSettings
 from utils.speech.models import SpeakingModel
 from utils.speech.voice_library import DEFAULT_VOICE
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from utils.inference.batch import Spoken, Utterance
+
 BUFFER_S = 60.0
 """Speech that waits for a slow listener; beyond it, no further sentence of the request begins."""
 FIRST_SOUND_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, math.inf)
 """Seconds."""
+SECONDS_AHEAD = 2.0
+"""A streamed text is spoken by one sentence more at a time for each of these seconds that its listener has in hand."""
 SAMPLE_BYTES = 2
 MOST_CODES = 10_000
 """No model has as many codes to choose among."""
@@ -104,7 +113,7 @@ class SpeechCounts:
 
 
 class Generation:
-    """One request on its way.
+    """One request on its way, from who asked to its sound. Any thread may call what does not say otherwise.
 
     Args:
         request: what to speak.
@@ -135,13 +144,31 @@ class Generation:
         """Set when there is something to take, for the coroutine that waits."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """That coroutine's."""
-        self._drained: Callable[[], None] = lambda: None
+        self.on_drained: Callable[[], None] = lambda: None
+        """Called when a full buffer was emptied, or the request was cancelled."""
         self._lock = threading.Lock()
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
         self._waiting_since = self.created
         self._ended = threading.Event()
         self.is_cancelled = False
+        self.failures = 0
+        """How often a step failed while this was spoken alone."""
+        self.underway: dict[Utterance, int] = {}
+        """Pieces that were given to a batch, and their numbers."""
+        self._utterances: Sequence[Utterance] = ()
+        self._ahead: list[int] = []
+        """Numbers of the pieces to be given to a batch."""
+        self._passed_on = 0
+        """The piece whose sound is being passed on."""
+        self._behind: dict[int, list[bytes]] = {}
+        """Sound of pieces behind it."""
+        self._spoken: dict[int, Spoken] = {}
+        """Pieces behind it that were spoken."""
+        self._num_samples: list[int] = []
+        """Of each piece so far."""
+        self.on_spoken: Callable[[Spoken], None] = lambda spoken: None
+        """Called by the engine's thread with each piece that was spoken, in order."""
 
     @property
     def is_ended(self) -> bool:
@@ -160,13 +187,13 @@ class Generation:
             self._chunks.clear()
             self._buffered = 0
         if was_full:
-            self._drained()
+            self.on_drained()
         return chunks
 
     def cancel(self) -> None:
         """Cancel the request: its listener is gone."""
         self.is_cancelled = True
-        self._drained()
+        self.on_drained()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it has ended; whether it has."""
@@ -207,9 +234,73 @@ class Generation:
 
     # What follows is called by the engine's thread.
 
-    def on_drained(self, drained: Callable[[], None]) -> None:
-        """Notify the engine when a full buffer was emptied, or the request was cancelled."""
-        self._drained = drained
+    def prepare(self, utterances: "Sequence[Utterance]") -> None:
+        """What is to be spoken, in order; at least one piece."""
+        self._utterances, self._ahead = utterances, list(range(len(utterances)))
+        self._num_samples = [0] * len(utterances)
+        self.unread = utterances[0].piece.unread
+        self.num_tokens = sum(len(utterance.piece.tokens) for utterance in utterances)
+
+    @property
+    def is_spoken(self) -> bool:
+        """Whether all of its pieces are."""
+        return self._passed_on == len(self._utterances)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether one of its pieces was given to a batch."""
+        return len(self._ahead) < len(self._utterances)
+
+    @property
+    def lead_s(self) -> float:
+        """Speech that its listener has in hand; what was played by now counts as played."""
+        if self.first_sound_s is None:
+            return 0.0
+        return sum(self._num_samples) / OUTPUT_RATE - (time.monotonic() - self.created - self.first_sound_s)
+
+    @property
+    def wants_slot(self) -> bool:
+        """Whether another piece may be spoken now."""
+        if not self._ahead or not self.request.stream:
+            return bool(self._ahead)
+        if self.buffered_s >= BUFFER_S:
+            return False
+        # Each sentence beside it slows the one that is being played.
+        return not self.underway or len(self.underway) <= self.lead_s / SECONDS_AHEAD
+
+    def next_piece(self) -> "Utterance":
+        """The next piece, for a batch."""
+        number = self._ahead.pop(0)
+        known, position = self._num_samples[number], 0
+
+        def give(wav: "Tensor") -> None:
+            nonlocal position
+            position += wav.size(1)
+            # What was given before an error is not given twice.
+            self._give(number, wav[:, max(0, wav.size(1) - max(0, position - known)) :])
+
+        # A new one each time: of one that failed, attempts and chunks are there already.
+        utterance = replace(self._utterances[number], on_chunk=give if self.request.stream else None)
+        self.underway[utterance] = number
+        return utterance
+
+    def requeue(self, utterance: "Utterance") -> None:
+        """Its batch was lost: it is spoken once more, before others."""
+        self._ahead = sorted([*self._ahead, self.underway.pop(utterance)])
+
+    def conclude(self, utterance: "Utterance") -> None:
+        """One of its pieces was spoken."""
+        number, spoken = self.underway.pop(utterance), utterance.spoken
+        assert spoken is not None
+        if not self.request.stream:
+            self._give(number, spoken.wav)
+        self.num_codes += spoken.attempts[-1].codes if spoken.attempts else 0
+        self._spoken[number] = spoken
+        while self._passed_on in self._spoken:
+            self.on_spoken(self._spoken.pop(self._passed_on))
+            self._passed_on += 1
+            for pcm in self._behind.pop(self._passed_on, []):
+                self._pass_on(pcm)
 
     def stalled_s(self) -> float:
         """How long a full buffer has not been read; 0 while there is room."""
@@ -217,8 +308,23 @@ class Generation:
             is_stalled = self.request.stream and self.buffered_s >= BUFFER_S
             return time.monotonic() - self._waiting_since if is_stalled else 0.0
 
-    def give(self, pcm: bytes) -> None:
-        """Pass on sound."""
+    def end(self, error: Exception | None = None) -> None:
+        """No more will come."""
+        if not self.is_ended:
+            self.error = error
+            self._ended.set()
+            self._wake()
+
+    def _give(self, number: int, wav: "Tensor") -> None:
+        """Sound of a piece, [1, n]."""
+        self._num_samples[number] += wav.size(1)
+        pcm = as_pcm16(wav.cpu().float().numpy()).astype("<i2").tobytes()
+        if number == self._passed_on:
+            self._pass_on(pcm)
+        else:
+            self._behind.setdefault(number, []).append(pcm)
+
+    def _pass_on(self, pcm: bytes) -> None:
         if not pcm or self.is_ended:
             return
         if self.first_sound_s is None:
@@ -229,13 +335,6 @@ class Generation:
             self._chunks.append(pcm)
             self._buffered += len(pcm)
         self._wake()
-
-    def end(self, error: Exception | None = None) -> None:
-        """No more will come."""
-        if not self.is_ended:
-            self.error = error
-            self._ended.set()
-            self._wake()
 
     def _wake(self) -> None:
         if self._loop is not None:
