@@ -66,7 +66,7 @@ def launched(flags: Flags) -> Any:
     # `docker stop` and service managers end it so; it then leaves as with Ctrl-C, and leaves nothing behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     options = access.launch_options(output, secrets=[output / MADE_FILE, output / KEY_FILE])
-    options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.desk.sound))
+    options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.generations.sound))
     options["app_kwargs"]["middleware"].append(Middleware(PageLanguage))
     # Without the flag, gradio reads GRADIO_ROOT_PATH.
     root_path = flags.root_path.rstrip("/") or None

@@ -28,7 +28,7 @@ from utils.evaluation.recognition import find_recognizer, normalizer
 from utils.inference.speaker import Speaker
 from utils.options import SpeechSettings
 from utils.project.paths import open_project
-from utils.speech.desk import GenerationQueue
+from utils.speech.take_queue import GenerationQueue
 
 SENTENCES = Path(__file__).with_name("sentences.txt")
 FOUND = 1 / 3

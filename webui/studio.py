@@ -16,7 +16,7 @@ from utils.project.uploads import DEFAULT_QUOTA_BYTES
 from utils.runs.log import Event, EventLog
 from utils.server.child import ServerChild
 from utils.settings import Config
-from utils.speech.desk import GenerationQueue
+from utils.speech.take_queue import GenerationQueue
 from utils.speech.worker_client import SpeechWorker
 from webui import text
 from webui.monitor import Monitor
@@ -57,7 +57,7 @@ class Studio:
     """Errors of polls, each logged once."""
     takes: TakeWatch = field(default_factory=TakeWatch)
     pages: OpenPages = field(default_factory=OpenPages)
-    desk: GenerationQueue = field(init=False)
+    generations: GenerationQueue = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""
 
     checker: SpeechWorker = field(init=False)
@@ -67,7 +67,7 @@ class Studio:
     """The speech server, where the page started one."""
 
     def __post_init__(self) -> None:
-        self.desk = GenerationQueue(self.output)
+        self.generations = GenerationQueue(self.output)
         self.checker = SpeechWorker(self.output, module="utils.dataset.read_aloud.check", log="read-aloud.log")
         self.server = ServerChild(self.output)
         self.before_training.append(self._release_speech)
@@ -117,4 +117,4 @@ class Studio:
         """Training and speaking do not share a GPU, nor the memory of a small computer."""
         # Takes keep the reason on disk, for readers of any language: the page translates it where it shows the take.
         reason = text.TEXTS[SOURCE]["RELEASE_REASON"]
-        return text.RELEASED if self.desk.release(reason) else ""
+        return text.RELEASED if self.generations.release(reason) else ""

@@ -30,9 +30,9 @@ from utils.inference.worker import serve
 from utils.jobs.json_lines import Replies
 from utils.project.paths import Project
 from utils.runs.layout import REFERENCE_FILE
-from utils.speech.desk import GenerationQueue, request_of
 from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model, speaking_models
+from utils.speech.take_queue import GenerationQueue, request_of
 from utils.speech.takes import Line, Take, read_take
 from utils.speech.voice_library import VoiceLibrary
 from utils.speech.worker_client import SpeechWorker
@@ -60,15 +60,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def desk(project: Project) -> Iterator[GenerationQueue]:
+def queue(project: Project) -> Iterator[GenerationQueue]:
     worker = SpeechWorker(project.output, command=[sys.executable, "-c", FLOAT32_WORKER])
-    desk = GenerationQueue(project.output, device="cpu", worker=worker)
-    yield desk
-    desk.release("the tests are over")
+    queue = GenerationQueue(project.output, device="cpu", worker=worker)
+    yield queue
+    queue.release("the tests are over")
 
 
-def say(desk: GenerationQueue, project: Project, *texts: str, model: str = "base/tiny", **options) -> Take:
-    return ended(desk.submit(project, texts, model=model, settings=SETTINGS, **options), timeout_s=LOAD_S)
+def say(queue: GenerationQueue, project: Project, *texts: str, model: str = "base/tiny", **options) -> Take:
+    return ended(queue.submit(project, texts, model=model, settings=SETTINGS, **options), timeout_s=LOAD_S)
 
 
 def samples(path: Path) -> np.ndarray:
@@ -77,12 +77,12 @@ def samples(path: Path) -> np.ndarray:
         return np.frombuffer(wav.readframes(wav.getnframes()), dtype="<i2")
 
 
-def test_every_model_of_the_project_speaks(desk: GenerationQueue, project: Project) -> None:
+def test_every_model_of_the_project_speaks(queue: GenerationQueue, project: Project) -> None:
     ids = [model.id for model in speaking_models(project)]
     run = next(project.runs.iterdir()).name
     names = (f"run/{run}/last", f"run/{run}/best", "ready", "base/tiny")
     assert set(names) <= set(ids)
-    takes = [say(desk, project, "No.", model=name) for name in names]
+    takes = [say(queue, project, "No.", model=name) for name in names]
     assert [take.state for take in takes] == ["finished"] * 4, takes
     assert takes[0].checkpoint == f"step-{find_model(project, names[0]).step:08}"
     _, best, ready, base = (samples(take.wavs[0]) for take in takes)
@@ -91,18 +91,18 @@ def test_every_model_of_the_project_speaks(desk: GenerationQueue, project: Proje
 
 
 def test_two_checkpoints_of_a_run_share_the_base_and_keep_their_own_weights(
-    desk: GenerationQueue, project: Project
+    queue: GenerationQueue, project: Project
 ) -> None:
     run = next(project.runs.iterdir()).name
     best, last = f"run/{run}/best", f"run/{run}/last"
-    first = samples(say(desk, project, "No.", model=best).wavs[0])
-    say(desk, project, "No.", model=last)
-    assert np.array_equal(first, samples(say(desk, project, "No.", model=best).wavs[0]))
+    first = samples(say(queue, project, "No.", model=best).wavs[0])
+    say(queue, project, "No.", model=last)
+    assert np.array_equal(first, samples(say(queue, project, "No.", model=best).wavs[0]))
 
 
-def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Project) -> None:
+def test_the_worker_says_what_the_engine_says(queue: GenerationQueue, project: Project) -> None:
     reference = next((project.dataset / "wavs").iterdir())
-    take = say(desk, project, "No. Go on.", reference=reference, reference_name="mine.wav")
+    take = say(queue, project, "No. Go on.", reference=reference, reference_name="mine.wav")
     synthesizer = Synthesizer(find_base("tiny"))
     voice = synthesizer.voice(reference)
     wav = said(synthesizer, "No. Go on.", voice=voice, speed=4.0, seed=1, split="sentences")
@@ -113,32 +113,32 @@ def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Pr
     assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(wavs)
 
 
-def test_a_take_shows_the_words_that_were_said_otherwise(desk: GenerationQueue, project: Project) -> None:
+def test_a_take_shows_the_words_that_were_said_otherwise(queue: GenerationQueue, project: Project) -> None:
     table = project.folder / "pronunciations.csv"
     table.write_text("word,say,language\nDr,Doctor,en\n", encoding="utf-8")
     try:
-        take = say(desk, project, "No, Dr.")
+        take = say(queue, project, "No, Dr.")
         assert "pronounced: Dr: Doctor" in take.message and [line.text for line in take.lines] == ["No, Dr."]
         assert read_take(take.folder).sentences[0].said == ("Dr: Doctor",)
         table.write_text("Dr;Doctor\n", encoding="utf-8")
-        assert "pronunciations cannot be read" in say(desk, project, "No, Dr.").message
+        assert "pronunciations cannot be read" in say(queue, project, "No, Dr.").message
     finally:
         table.unlink()
-    assert "pronounced" not in say(desk, project, "No, Dr.").message
+    assert "pronounced" not in say(queue, project, "No, Dr.").message
 
 
-def test_a_take_is_spoken_by_several_voices(desk: GenerationQueue, project: Project) -> None:
+def test_a_take_is_spoken_by_several_voices(queue: GenerationQueue, project: Project) -> None:
     library = VoiceLibrary(project.output)
     library.make("ben", [next((project.dataset / "wavs").iterdir())])
     try:
-        take = say(desk, project, "No. [voice: ben] No. [voice: default] No.")
+        take = say(queue, project, "No. [voice: ben] No. [voice: default] No.")
         first, by_ben, last = (samples(take.folder / sentence.file) for sentence in take.sentences)
-        plain, _, again = (samples(take.folder / one.file) for one in say(desk, project, "No. No. No.").sentences)
+        plain, _, again = (samples(take.folder / one.file) for one in say(queue, project, "No. No. No.").sentences)
         assert np.array_equal(first, plain) and np.array_equal(last, again)
         assert len(by_ben) and not any(np.array_equal(by_ben, one) for one in (first, last))
     finally:
         library.remove("ben")
-    failed = say(desk, project, "No.", "No. [voice: ben] No.")
+    failed = say(queue, project, "No.", "No. [voice: ben] No.")
     assert failed.state == "failed" and "there is no voice 'ben'" in failed.message
     assert not failed.sentences, "it is said before the first line is spoken"
 
@@ -158,10 +158,10 @@ def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: 
     assert json.loads(pipe.getvalue().splitlines()[-1])["kind"] == "done"
 
 
-def test_a_take_without_a_seed_is_a_new_one_and_keeps_its_seed(desk: GenerationQueue, project: Project) -> None:
+def test_a_take_without_a_seed_is_a_new_one_and_keeps_its_seed(queue: GenerationQueue, project: Project) -> None:
     settings = replace(SETTINGS, seed=None)
     one, other = (
-        ended(desk.submit(project, ["No."], model="base/tiny", settings=settings), timeout_s=LOAD_S) for _ in range(2)
+        ended(queue.submit(project, ["No."], model="base/tiny", settings=settings), timeout_s=LOAD_S) for _ in range(2)
     )
     assert None not in (one.settings.seed, other.settings.seed) and one.settings.seed != other.settings.seed
 
@@ -189,42 +189,42 @@ def test_a_speaker_of_a_run_has_the_language_and_the_voice_of_the_run(project: P
     assert not torch.equal(speaker.voice().latents, speaker.voice(speaker.voices[0]).latents)
 
 
-def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: GenerationQueue, project: Project) -> None:
-    take = say(desk, project, "No.", "漢字")
+def test_faults_of_a_line_a_language_or_a_voice_are_told(queue: GenerationQueue, project: Project) -> None:
+    take = say(queue, project, "No.", "漢字")
     assert [line.state for line in take.lines] == ["finished", "failed"]
     assert "cannot read: 漢 字" in take.lines[1].error
-    assert "not read: 漢" in say(desk, project, "No 漢.").message
-    other = desk.submit(project, ["No."], model="base/tiny", settings=SpeechSettings(language="xx"))
+    assert "not read: 漢" in say(queue, project, "No 漢.").message
+    other = queue.submit(project, ["No."], model="base/tiny", settings=SpeechSettings(language="xx"))
     assert "cannot read the language 'xx'" in ended(other).message
-    assert "no voice 'missing'" in say(desk, project, "No.", speaker="missing").message
-    assert say(desk, project, "No.", speaker="Tiny Two").state == "finished"
+    assert "no voice 'missing'" in say(queue, project, "No.", speaker="missing").message
+    assert say(queue, project, "No.", speaker="Tiny Two").state == "finished"
     broken = project.folder / "broken.wav"
     broken.write_bytes(b"RIFF not sound")
-    assert "cannot be read as audio" in say(desk, project, "No.", reference=broken).message
+    assert "cannot be read as audio" in say(queue, project, "No.", reference=broken).message
 
 
-def test_a_stop_is_heard_in_the_middle_of_a_sentence(desk: GenerationQueue, project: Project) -> None:
+def test_a_stop_is_heard_in_the_middle_of_a_sentence(queue: GenerationQueue, project: Project) -> None:
     text = "the quick brown fox jumps over the lazy dog and never comes back to the place where it had been before " * 2
-    take = desk.submit(project, [text], model="base/tiny", settings=SETTINGS)
+    take = queue.submit(project, [text], model="base/tiny", settings=SETTINGS)
     until(take, lambda now: now.device != "", timeout_s=LOAD_S)
     asked = time.monotonic()
-    desk.stop(take.folder)
+    queue.stop(take.folder)
     assert ended(take).state == "stopped" and time.monotonic() - asked < 5
     assert read_take(take.folder).sentences == []
 
 
 def test_one_text_is_heard_within_its_sentences_and_several_are_not_streamed(
-    desk: GenerationQueue, project: Project
+    queue: GenerationQueue, project: Project
 ) -> None:
-    take = say(desk, project, "No. Go on.")
-    sound = desk.sound(project.name, take.id)
+    take = say(queue, project, "No. Go on.")
+    sound = queue.sound(project.name, take.id)
     assert sound is not None
     assert asyncio.run(received(sound)) == samples(take.wavs[0]).tobytes()
     assert [len(sentence.attempts) for sentence in take.sentences] == [1, 1], "what was played stays"
     model = find_model(project, "base/tiny").request()
     for texts, is_streamed in (("No.",), True), (("No.", "No."), False):
         asked = replace(take, lines=tuple(Line(number=n, text=text) for n, text in enumerate(texts, start=1)))
-        kinds = [reply["kind"] for reply in desk.worker.ask(request_of(asked, model), device="cpu")]
+        kinds = [reply["kind"] for reply in queue.worker.ask(request_of(asked, model), device="cpu")]
         assert ("chunk" in kinds) is is_streamed and kinds[-1] == "done"
         if is_streamed:
             assert kinds.index("chunk") < kinds.index("sentence") and kinds.count("chunk") > 1

@@ -6,18 +6,18 @@ from starlette.testclient import TestClient
 
 from utils.errors import UserError
 from utils.server.access import KEY, KEY_FILE, find_keys, is_valid
+from utils.server.api import SpeechApi
 from utils.server.application import create_application
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
-from utils.server.talk import Desk
 
 SECRET = "a-key-of-enough-letters"
 PAGE = "http://127.0.0.1:8000"
 
 
 def client(output, keys=(), **settings) -> TestClient:
-    desk = Desk(SpeechService(ServerConfig(output=output, **settings)))
-    return TestClient(create_application(desk, keys), base_url="http://127.0.0.1:8020")
+    api = SpeechApi(SpeechService(ServerConfig(output=output, **settings)))
+    return TestClient(create_application(api, keys), base_url="http://127.0.0.1:8020")
 
 
 def code(response: httpx.Response) -> str:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import uvicorn
 
-from utils.server import guard, talk
+from utils.server import api, guard
 from utils.server.application import create_application
 from utils.server.guard import http_settings
 from utils.server.service import SpeechService
@@ -23,8 +23,8 @@ TIMEOUT_S = 1.5
 def port(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A server without an engine, with short time-outs."""
     monkeypatch.setattr(guard, "HEADER_TIMEOUT_S", TIMEOUT_S)
-    monkeypatch.setattr(talk, "BODY_TIMEOUT_S", TIMEOUT_S)
-    application = create_application(talk.Desk(SpeechService(ServerConfig(output=tmp_path, max_requests=8))), [])
+    monkeypatch.setattr(api, "BODY_TIMEOUT_S", TIMEOUT_S)
+    application = create_application(api.SpeechApi(SpeechService(ServerConfig(output=tmp_path, max_requests=8))), [])
     with socket.create_server(("0.0.0.0", 0)) as listening:
         server = uvicorn.Server(http_settings(application, max_requests=8))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

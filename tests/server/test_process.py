@@ -39,6 +39,11 @@ def test_a_signal_ends_requests_with_an_error_and_the_process_soon(
     assert server.process.returncode == status
 
 
+def test_torch_is_loaded_after_the_port_is_open() -> None:
+    code = "import sys, utils.cli.speech_server; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_others_need_a_key_that_is_printed_once(tmp_path: Path) -> None:
     server = start_server(tmp_path, "--host", "0.0.0.0")
     try:

@@ -28,9 +28,9 @@ from utils.inference.generation import (
 )
 from utils.jobs.device import CPU, Claim
 from utils.runs.process import ProcessId
+from utils.server.api import SpeechApi
 from utils.server.service import STALL_S, SpeechService
 from utils.server.settings import ServerConfig
-from utils.server.talk import Desk
 from utils.speech.voice_library import VoiceLibrary
 
 WAIT_S = 120.0
@@ -57,7 +57,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., SpeechService]]:
 
 def ask(service: SpeechService, text: str = TEXT, *, model: str = "starter", **fields: Any) -> Generation:
     request = SpeechRequest(text=text, **{"seed": 1, "language": "en", **fields})
-    generation = Generation(request, Desk(service).find(model))
+    generation = Generation(request, SpeechApi(service).find(model))
     service.submit(generation)
     return generation
 

@@ -13,10 +13,10 @@ from utils.errors import UserError
 from utils.inference.batch import SpeechBatch
 from utils.inference.decode import Decoder
 from utils.inference.generation import Generation
+from utils.server.api import SpeechApi
 from utils.server.application import create_application
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
-from utils.server.talk import Desk
 
 SHORTAGES = (
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64 MiB"),
@@ -119,11 +119,11 @@ def test_an_engine_that_has_ended_is_a_server_that_is_not_well(tmp_path: Path, m
         raise UserError(what="device cuda was requested, but PyTorch cannot use CUDA")
 
     monkeypatch.setattr(SpeechService, "_new_engine", refuse)
-    desk = Desk(SpeechService(ServerConfig(output=tmp_path, model="tiny", device="cpu")))
-    client = TestClient(create_application(desk, ()), base_url="http://127.0.0.1")
+    api = SpeechApi(SpeechService(ServerConfig(output=tmp_path, model="tiny", device="cpu")))
+    client = TestClient(create_application(api, ()), base_url="http://127.0.0.1")
     assert client.get("/health").json()["status"] == "loading"
-    desk.service.start(desk.find())
-    desk.service._thread.join(WAIT_S)
+    api.service.start(api.find())
+    api.service._thread.join(WAIT_S)
     answer = client.get("/health")
     assert (answer.status_code, answer.json()["status"]) == (503, "failed")
     spoken = client.post("/v1/audio/speech", json={"model": "tts-1", "voice": "alloy", "input": "Hello."})

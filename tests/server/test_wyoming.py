@@ -28,10 +28,10 @@ from wyoming.tts import (
 
 from tests.server.conftest import TEXT, Server, start_server
 from tests.server.test_process import run
+from utils.server.api import SpeechApi
 from utils.server.guard import MAX_BODY_BYTES
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
-from utils.server.talk import Desk
 from utils.server.wyoming import _Client, _Reader
 from utils.speech.voice_library import VOICES_FOLDER
 
@@ -182,7 +182,9 @@ def test_a_client_that_leaves_is_noticed_though_it_sent_more_than_was_read() -> 
             reader = _Reader()
             reader.feed_data(b"{}\n")
             leave(reader)
-            await asyncio.wait_for(_Client(cast(Desk, None), reader, cast(asyncio.StreamWriter, None))._until_gone(), 5)
+            await asyncio.wait_for(
+                _Client(cast(SpeechApi, None), reader, cast(asyncio.StreamWriter, None))._until_gone(), 5
+            )
 
     asyncio.run(noticed())
 
@@ -194,8 +196,8 @@ def test_parts_are_joined_as_they_came(monkeypatch: pytest.MonkeyPatch, tmp_path
         said.append(text)
 
     async def conversation() -> None:
-        desk = Desk(SpeechService(ServerConfig(output=tmp_path)))
-        client = _Client(desk, _Reader(), cast(asyncio.StreamWriter, None), text="")
+        api = SpeechApi(SpeechService(ServerConfig(output=tmp_path)))
+        client = _Client(api, _Reader(), cast(asyncio.StreamWriter, None), text="")
         for part in ("Hel", "lo ", "", "there.", "\n", "", "I have 3.", "5 apples", ". "):
             await client._answer(SynthesizeChunk(text=part).event())
         said.append(client.text or "")

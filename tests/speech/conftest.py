@@ -1,4 +1,4 @@
-"""An empty project, and a desk whose worker is quick."""
+"""An empty project, and a queue whose worker is quick."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.speech.workers import worker
 from utils.project.paths import Project
-from utils.speech.desk import GenerationQueue
+from utils.speech.take_queue import GenerationQueue
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[GenerationQueue]:
-    desk = GenerationQueue(tmp_path, device="cpu", worker=worker(tmp_path))
-    yield desk
-    desk.release("the test is over")
+def queue(tmp_path: Path) -> Iterator[GenerationQueue]:
+    queue = GenerationQueue(tmp_path, device="cpu", worker=worker(tmp_path))
+    yield queue
+    queue.release("the test is over")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from utils.options import SpeechSettings
 from utils.project.paths import Project
-from utils.speech.desk import GenerationQueue
+from utils.speech.take_queue import GenerationQueue
 from utils.speech.takes import Take, read_take
 from utils.speech.worker_client import SpeechWorker
 
@@ -70,9 +70,9 @@ def worker(output: Path, body: str = QUICK, **options: float) -> SpeechWorker:
     return SpeechWorker(output, command=[sys.executable, "-S", "-c", HEAD + body], **options)
 
 
-def submit(desk: GenerationQueue, project: Project, *texts: str) -> Take:
+def submit(queue: GenerationQueue, project: Project, *texts: str) -> Take:
     """A take of the tiny base."""
-    return desk.submit(project, texts, model="base/tiny", settings=SpeechSettings())
+    return queue.submit(project, texts, model="base/tiny", settings=SpeechSettings())
 
 
 def until(take: Take, condition: Callable[[Take], bool], *, timeout_s: float = 20.0) -> Take:

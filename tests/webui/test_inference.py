@@ -1,4 +1,4 @@
-"""Tab 3 without a page: what each click asks of the desk, and what it shows."""
+"""Tab 3 without a page: what each click asks of the queue, and what it shows."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from utils.config import SpeechSettings, TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.runs.layout import VOICE_FILE
-from utils.speech.desk import GenerationQueue
+from utils.speech.take_queue import GenerationQueue
 from utils.speech.takes import Take, find_take, list_takes
 from webui import text
 from webui.change import TOAST
@@ -39,9 +39,9 @@ def project(tmp_path: Path) -> Project:
 @pytest.fixture
 def studio(project: Project) -> Iterator[Studio]:
     studio = Studio(output=project.output)
-    studio.desk = GenerationQueue(project.output, device="cpu", worker=worker(project.output))
+    studio.generations = GenerationQueue(project.output, device="cpu", worker=worker(project.output))
     yield studio
-    studio.desk.release("the test is over")
+    studio.generations.release("the test is over")
 
 
 def form(**changes: object) -> dict[str, object]:
@@ -90,26 +90,26 @@ def test_a_take_that_is_spoken_names_its_sound_and_once_more_when_it_is_resumed(
     updates = list(inference.speak(studio, form()))
     take = newest(project)
     named = {re.search('data-sound="([^"?]+)[^"]*"', update["inference.status"])[1] for update in updates}
-    assert named == {f"speech/voice/{take.id}"} and studio.desk.sound("voice", take.id) is not None
-    assert studio.desk.sound("voice", "another") is None and studio.desk.sound("other", take.id) is None
+    assert named == {f"speech/voice/{take.id}"} and studio.generations.sound("voice", take.id) is not None
+    assert studio.generations.sound("voice", "another") is None and studio.generations.sound("other", take.id) is None
     assert "data-sound" not in inference.show_take(studio, form(take=take.id))["inference.status"]
-    ended(studio.desk.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
+    ended(studio.generations.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
     first, second = (list(inference.resume(studio, form(take=newest(project).id)))[-1] for _ in range(2))
     sounds = [re.search('data-sound="([^"]+)"', update["inference.status"])[1] for update in (first, second)]
     assert sounds[0] != sounds[1]
 
 
 def test_a_take_is_resumed_although_the_queue_has_not_dropped_it_yet(studio, project, monkeypatch):
-    show = studio.desk._show
+    show = studio.generations._show
 
     def show_late(queued, take):
         if not take.is_live:
             time.sleep(0.2)
         show(queued, take)
 
-    monkeypatch.setattr(studio.desk, "_show", show_late)
-    take = ended(studio.desk.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
-    studio.desk.resume(project, take.id)
+    monkeypatch.setattr(studio.generations, "_show", show_late)
+    take = ended(studio.generations.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
+    studio.generations.resume(project, take.id)
     assert ended(newest(project)).state == "failed"
 
 
@@ -173,7 +173,7 @@ def test_a_clip_of_the_dataset_is_a_voice(studio, project):
 
 
 def test_stop_stops_what_is_spoken_even_after_the_page_was_loaded_again(studio, project):
-    take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
     until(take, lambda now: bool(now.sentences))
     shown = inference.stop(studio, form())
     stopped = ended(take)
@@ -190,18 +190,18 @@ def test_stop_stops_what_is_spoken_even_after_the_page_was_loaded_again(studio, 
 
 def test_speak_on_a_page_that_still_speaks_says_so(studio, project):
     assert inference.say_busy(studio, form(current="")) == {}
-    take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
     assert inference.say_busy(studio, form(current=take.id)) == {"toast": text.STILL_SPEAKING}
-    studio.desk.stop(take.folder)
+    studio.generations.stop(take.folder)
     ended(take)
     assert inference.say_busy(studio, form(current=take.id)) == {}
     assert inference.say_busy(studio, form(current="gone")) == {}
 
 
 def test_a_stopped_take_goes_on(studio, project):
-    take = studio.desk.submit(project, ["one", "slow"], model="base/tiny", settings=SpeechSettings())
+    take = studio.generations.submit(project, ["one", "slow"], model="base/tiny", settings=SpeechSettings())
     until(take, lambda now: len(now.sentences) == 2)
-    studio.desk.stop(take.folder)
+    studio.generations.stop(take.folder)
     ended(take)
     path = take.folder / "take.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"slow"', '"quick"'), encoding="utf-8")
@@ -212,16 +212,16 @@ def test_a_stopped_take_goes_on(studio, project):
 
 
 def test_training_unloads_the_model_and_the_user_is_told(studio, project):
-    take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
     until(take, lambda now: bool(now.sentences))
     said = [free() for free in studio.before_training]
-    assert said == [text.RELEASED] and studio.desk.worker.state == "off"
+    assert said == [text.RELEASED] and studio.generations.worker.state == "off"
     assert ended(take).message == text.RELEASE_REASON
     assert [free() for free in studio.before_training] == [""]
 
 
 def test_a_stopped_take_keeps_no_language_and_is_shown_in_each(studio, project):
-    take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
     until(take, lambda now: bool(now.sentences))
     with speaking("es"):
         assert [free() for free in studio.before_training] == [text.TEXTS["es"]["RELEASED"]]
@@ -246,12 +246,12 @@ def test_what_a_user_typed_stays_text(studio, project):
 
 def test_the_poll_shows_takes_under_way(studio, project):
     assert text.NO_TAKES in inference.activity(studio, form())["inference.progress"]
-    take = studio.desk.submit(project, ["slow", "two"], model="base/tiny", settings=SpeechSettings())
+    take = studio.generations.submit(project, ["slow", "two"], model="base/tiny", settings=SpeechSettings())
     until(take, lambda now: bool(now.sentences))
     shown = inference.activity(studio, form())
     assert text.lines_done(0, 0, 2) in shown["inference.progress"]
     assert text.WORKER_STATES["busy"] in shown["inference.worker"]
-    studio.desk.stop(take.folder)
+    studio.generations.stop(take.folder)
     assert "inference.worker" in inference.activity(studio, form(**{"project.project": None}))
 
 
@@ -305,7 +305,7 @@ def test_another_project_gets_nothing_of_what_was_chosen_for_the_one_before(stud
 
 def test_comparing_and_judging_blind(studio, project, monkeypatch):
     find = inference.speak.__globals__["speaking_models"](project)[0]
-    for place in ("utils.speech.compare", "utils.speech.desk", "webui.handlers.compare"):
+    for place in ("utils.speech.compare", "utils.speech.take_queue", "webui.handlers.compare"):
         monkeypatch.setattr(f"{place}.find_model", lambda project, name: find)
     *_, last = compare.start(studio, form(models=["base/one", "base/two"], text="one\ntwo", by_lines=True))
     visible = [last[side].properties for side in compare.SIDES if last[side].properties["visible"]]
@@ -345,7 +345,7 @@ def test_a_refused_start_stops_no_take_and_each_that_starts_tells_what_it_stoppe
     monkeypatch.setattr(training, "training_config", lambda *_: config)
     asked = form() | {"train.run": ""}
     for handler in (training.start, training.resume):
-        take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+        take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
         until(take, lambda take: bool(take.sentences))
         monkeypatch.setattr(jobs, "start", refused)
         with pytest.raises(UserError, match="in use"):

@@ -18,11 +18,11 @@ import uvicorn
 from utils.cli.common import error_exits, parse
 from utils.errors import UserError
 from utils.server.access import find_keys, is_loopback
+from utils.server.api import SpeechApi
 from utils.server.application import create_application
 from utils.server.guard import SEND_TIMEOUT_S, http_settings
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
-from utils.server.talk import Desk
 
 log = logging.getLogger(
     "utils.cli.speech_server"
@@ -57,9 +57,9 @@ def serve(config: ServerConfig) -> None:
         wyoming = _listen(config.host, config.wyoming_port)
         print(f"Wyoming: tcp://{host}:{wyoming.getsockname()[1]}; anyone who reaches it can use it, without a key.")
     service = SpeechService(config)
-    desk = Desk(service)
-    model = desk.find()
-    application = create_application(desk, keys, wyoming)
+    api = SpeechApi(service)
+    model = api.find()
+    application = create_application(api, keys, wyoming)
     with _listen(config.host, config.port) as listening:
         service.start(model)
         address = f"http://{host}:{listening.getsockname()[1]}"

@@ -301,7 +301,7 @@ class SpeechBatch:
             finished="unfinished" not in utterance._faults,
             attempts=(*utterance._reports, *(one[0] for one in utterance._attempts)),
             faults=tuple(dict.fromkeys(utterance._faults)),
-            tail_cut_s=utterance._cut_s,
+            tail_cut_s=round(utterance._cut_s, 3),
             unread=utterance.piece.unread,
             said=utterance.piece.said,
         )

@@ -155,20 +155,9 @@ class _Output:
         part = self._folder / f"{self._line:04}-{len(self._parts) + 1:03}.wav"
         write_wav(part, sentence.wav, OUTPUT_RATE)
         self._parts.append(part)
-        self._reply(
-            "sentence",
-            line=self._line,
-            text=sentence.text,
-            file=part.name,
-            audio_s=sentence.wav.shape[1] / OUTPUT_RATE,
-            took_s=time.perf_counter() - self._begun,
-            finished=sentence.finished,
-            faults=list(sentence.faults),
-            attempts=[attempt._asdict() for attempt in sentence.attempts],
-            tail_cut_s=round(sentence.tail_cut_s, 3),
-            unread=list(sentence.unread),
-            said=list(sentence.said),
-        )
+        facts = sentence._asdict() | {"attempts": [attempt._asdict() for attempt in sentence.attempts]}
+        audio_s, took_s = facts.pop("wav").shape[1] / OUTPUT_RATE, time.perf_counter() - self._begun
+        self._reply("sentence", line=self._line, file=part.name, audio_s=audio_s, took_s=took_s, **facts)
         self._begun = time.perf_counter()
 
     def join(self) -> None:

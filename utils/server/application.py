@@ -14,21 +14,21 @@ from utils import VERSION
 from utils.hardware.resources import process_memory
 from utils.inference.generation import FIRST_SOUND_BOUNDS
 from utils.server import openai_routes, xtts_routes
+from utils.server.api import ApiError, SpeechApi
 from utils.server.guard import Guard
 from utils.server.service import SpeechService
-from utils.server.talk import ApiError, Desk
 from utils.server.wyoming import answering
 
 
-def create_application(desk: Desk, keys: Sequence[str], wyoming: socket.socket | None = None) -> FastAPI:
+def create_application(api: SpeechApi, keys: Sequence[str], wyoming: socket.socket | None = None) -> FastAPI:
     """An ASGI application.
 
     Args:
-        desk: takes the requests.
+        api: takes the requests.
         keys: of which a request must bring one; none is needed where there are none.
         wyoming: where clients of that protocol connect; None for nowhere.
     """
-    service = desk.service
+    service = api.service
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -39,7 +39,7 @@ def create_application(desk: Desk, keys: Sequence[str], wyoming: socket.socket |
         title="XTTS speech server",
         version=VERSION,
         redoc_url=None,
-        lifespan=lambda _: answering(desk, wyoming),
+        lifespan=lambda _: answering(api, wyoming),
         middleware=[Middleware(Guard, config=service.config, keys=keys, counts=service.counts)],
         exception_handlers={HTTPException: refuse},
     )
@@ -54,8 +54,8 @@ def create_application(desk: Desk, keys: Sequence[str], wyoming: socket.socket |
     async def numbers() -> Response:
         return PlainTextResponse(metrics(service), media_type="text/plain; version=0.0.4")
 
-    openai_routes.add_routes(application, desk)
-    xtts_routes.add_routes(application, desk)
+    openai_routes.add_routes(application, api)
+    xtts_routes.add_routes(application, api)
     return application
 
 

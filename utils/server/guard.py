@@ -17,8 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from utils.inference.generation import SpeechCounts
 from utils.server.access import Limited, hostname, is_loopback, is_own_origin, is_trusted, is_valid
+from utils.server.api import UNREAD, ApiError, as_api_error
 from utils.server.settings import ServerConfig
-from utils.server.talk import UNREAD, ApiError, as_api_error
 
 MAX_BODY_BYTES = 2**20
 """Of a request that is no upload."""

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from utils.errors import UserError
 from utils.hardware.resources import KEPT_FREE_BYTES, disk_free
-from utils.server.talk import ApiError, Desk, as_api_error, check_format, events, files_of, read_json, response
+from utils.server.api import ApiError, SpeechApi, as_api_error, check_format, events, files_of, read_json, response
 from utils.speech.voice_library import DEFAULT_VOICE, NamedVoice
 
 OWNER = "xtts-finetuning-studio"
@@ -51,9 +51,9 @@ UPLOAD_FIELDS = ("audio_sample", "file")
 """Names under which clients send a recording; the first is OpenAI's."""
 
 
-def add_routes(application: FastAPI, desk: Desk) -> None:
+def add_routes(application: FastAPI, api: SpeechApi) -> None:
     """All of them."""
-    output = desk.service.output
+    output = api.service.output
 
     @application.post("/v1/audio/speech", response_model=None, openapi_extra=SPEECH_BODY)
     async def speech(request: Request) -> Response:
@@ -65,26 +65,26 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
         model = values.get("model")
         if model is not None and not isinstance(model, str):
             raise ApiError(400, "The model is not a name; GET /v1/models lists them.", param="model")
-        generation = await desk.speak(request.receive, speech_fields(values), model)
+        generation = await api.speak(request.receive, speech_fields(values), model)
         return events(generation, form) if stream_format == "sse" else await response(generation, form)
 
     @application.get("/v1/audio/models")
     @application.get("/v1/models")
     def models() -> dict[str, Any]:
-        data = [_model(name) for name in desk.models()]
+        data = [_model(name) for name in api.models()]
         # Two spellings are used: OpenAI's lists have `data`, open-webui reads `models` and `voices`.
         return {"object": "list", "data": data, "models": data}
 
     @application.get("/v1/models/{name:path}")
     def model(name: str) -> dict[str, Any]:
-        desk.find(name)
+        api.find(name)
         return _model(name)
 
     @application.get("/v1/audio/voices")
     def voices(model: str | None = None) -> dict[str, Any]:
-        own = files_of(desk.find(model)).voices
+        own = files_of(api.find(model)).voices
         data = [{"id": voice, "object": "audio.voice", "name": voice} for voice in dict.fromkeys(own)]
-        data += [_voice(recording) for recording in desk.recordings.all()]
+        data += [_voice(recording) for recording in api.recordings.all()]
         return {"object": "list", "data": data, "voices": data}
 
     @application.post("/v1/audio/voices")
@@ -99,7 +99,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
                     raise ApiError(400, "Send a recording as the form's field `audio_sample`.", param="audio_sample")
                 if not isinstance(name, str) or not name:
                     raise ApiError(400, "Give the voice a name.", param="name")
-                return _voice(await run_in_threadpool(_keep, desk, name, upload))
+                return _voice(await run_in_threadpool(_keep, api, name, upload))
         except TimeoutError as error:
             raise ApiError(408, "The upload did not arrive.", code="request_timeout") from error
         except ClientDisconnect as error:
@@ -109,7 +109,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
 
     @application.delete("/v1/audio/voices/{name}")
     def remove_voice(name: str) -> dict[str, Any]:
-        if not desk.recordings.remove(name):
+        if not api.recordings.remove(name):
             raise ApiError(404, f"No uploaded voice is called {name!r}.", param="voice_id", code="voice_not_found")
         return {"id": name, "object": "audio.voice.deleted", "deleted": True}
 
@@ -137,7 +137,7 @@ def speech_fields(values: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _keep(desk: Desk, name: str, upload: UploadFile) -> NamedVoice:
+def _keep(api: SpeechApi, name: str, upload: UploadFile) -> NamedVoice:
     """Store an upload under a name of its own, look at it as at any recording, and keep what models hear of it."""
     from utils.server.loaded import keep_recording  # takes seconds, and is there once the engine is
 
@@ -147,7 +147,7 @@ def _keep(desk: Desk, name: str, upload: UploadFile) -> NamedVoice:
             file.write(part)
         file.flush()
         try:
-            return keep_recording(desk.recordings, name, Path(file.name))
+            return keep_recording(api.recordings, name, Path(file.name))
         except UserError as error:
             param = "name" if "name" in error.what.split("recording")[0] else "audio_sample"
             # Its temporary path is not shown.

@@ -22,10 +22,10 @@ from wyoming.tts import SynthesizeStopped
 from utils import VERSION
 from utils.inference.generation import SAMPLE_BYTES
 from utils.options import OUTPUT_RATE
+from utils.server.api import SpeechApi, as_api_error, files_of
 from utils.server.guard import CONNECTIONS_A_REQUEST, MAX_BODY_BYTES, SEND_TIMEOUT_S
 from utils.server.openai_routes import OWNER
 from utils.server.service import POLL_S
-from utils.server.talk import Desk, as_api_error, files_of
 from utils.speech.voice_library import DEFAULT_VOICE
 from utils.text.split import split_sentences
 
@@ -37,17 +37,17 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def answering(desk: Desk, listening: socket.socket | None) -> AsyncIterator[None]:
+async def answering(api: SpeechApi, listening: socket.socket | None) -> AsyncIterator[None]:
     """Answer clients while the context lasts.
 
     Args:
-        desk: takes their requests.
+        api: takes their requests.
         listening: where they connect; None for nowhere.
     """
     if listening is None:
         yield
         return
-    places = asyncio.Semaphore(CONNECTIONS_A_REQUEST * desk.service.config.max_requests)
+    places = asyncio.Semaphore(CONNECTIONS_A_REQUEST * api.service.config.max_requests)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Cancelled when the server ends, which asyncio would report as a failure.
@@ -55,7 +55,7 @@ async def answering(desk: Desk, listening: socket.socket | None) -> AsyncIterato
             if not places.locked():
                 async with places:
                     assert isinstance(reader, _Reader)
-                    await _Client(desk, reader, writer).serve()
+                    await _Client(api, reader, writer).serve()
 
     def protocol() -> asyncio.StreamReaderProtocol:
         return asyncio.StreamReaderProtocol(_Reader(MAX_BODY_BYTES), connected)
@@ -89,7 +89,7 @@ class _Reader(asyncio.StreamReader):
 class _Client:
     """One connection."""
 
-    desk: Desk
+    api: SpeechApi
     reader: _Reader
     writer: asyncio.StreamWriter
     voice: Any = None
@@ -116,16 +116,16 @@ class _Client:
         text: Any = event.data.get("text")
         match event.type:
             case "describe":
-                await self._send(await run_in_threadpool(_info, self.desk))
+                await self._send(await run_in_threadpool(_info, self.api))
             case "synthesize-start":
                 self.text, self.voice = "", event.data.get("voice")
             # One that comes within a text in parts repeats it, for servers that know no parts.
             case "synthesize" if self.text is None:
                 self.voice = event.data.get("voice")
-                self.desk.checked({"text": text})
+                self.api.checked({"text": text})
                 await self._speak(text)
             case "synthesize-chunk" if self.text is not None:
-                most = self.desk.service.config.max_characters
+                most = self.api.service.config.max_characters
                 text = self.text + str(text or "")
                 *whole, rest = split_sentences(text, most) or [""]
                 # The split drops the space at the end, which the next part may need.
@@ -142,7 +142,7 @@ class _Client:
             return
         asked = self.voice or {}
         wanted = {"text": text, "voice": asked.get("name") or DEFAULT_VOICE, "language": asked.get("language")}
-        generation = await self.desk.speak(self._until_gone, wanted)
+        generation = await self.api.speak(self._until_gone, wanted)
         try:
             await self._send(AudioStart(**SOUND))
             async for pcm in generation.chunks():
@@ -162,10 +162,10 @@ class _Client:
             await async_write_event(event.event(), self.writer)
 
 
-def _info(desk: Desk) -> Info:
+def _info(api: SpeechApi) -> Info:
     about: dict[str, Any] = {"attribution": Attribution(OWNER, ""), "installed": True, "version": VERSION}
-    model = desk.find()
-    language = files_of(model).language or desk.service.config.language
-    voices = [TtsVoice(name=name, description=None, languages=[language], **about) for name in desk.voices()]
+    model = api.find()
+    language = files_of(model).language or api.service.config.language
+    voices = [TtsVoice(name=name, description=None, languages=[language], **about) for name in api.voices()]
     program = TtsProgram(name="xtts", description=model[0], voices=voices, supports_synthesize_streaming=True, **about)
     return Info(tts=[program])

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from utils.errors import disk_errors
 from utils.files import write_atomic
 from utils.options import SpeechSettings
-from utils.server.talk import ApiError, Desk, files_of, read_json, response
+from utils.server.api import ApiError, SpeechApi, files_of, read_json, response
 from utils.speech.voice_library import DEFAULT_VOICE
 from utils.text.languages import plain_code
 
@@ -79,16 +79,16 @@ def change_settings(path: Path, values: dict[str, Any]) -> None:
     write_atomic(path, json.dumps(read_settings(path) | values))
 
 
-def add_routes(application: FastAPI, desk: Desk) -> None:
+def add_routes(application: FastAPI, api: SpeechApi) -> None:
     """All of them, each with and without a slash at the end."""
-    output = desk.service.output
+    output = api.service.output
     settings = output / SETTINGS_FILE
 
     def speakers() -> list[dict[str, str]]:
-        return [{"name": name, "voice_id": name, "preview_url": ""} for name in desk.voices()]
+        return [{"name": name, "voice_id": name, "preview_url": ""} for name in api.voices()]
 
     def languages() -> dict[str, Any]:
-        codes = files_of(desk.find()).languages
+        codes = files_of(api.find()).languages
         known = {name: code for name, code in LANGUAGES.items() if plain_code(code) in codes}
         others = {code: code for code in codes if code not in map(plain_code, known.values())}
         return {"languages": known | others}
@@ -103,7 +103,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
     async def set_settings(request: Request) -> dict[str, str]:
         values = await read_json(request)
         unused = {name: values[name] for name in UNUSED if name in values}
-        desk.checked({"text": "a", **numbers(values)})
+        api.checked({"text": "a", **numbers(values)})
         await run_in_threadpool(change_settings, settings, numbers(values) | unused)
         return {"message": "Settings successfully applied"}
 
@@ -114,7 +114,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
         language = str(values.get("language") or "auto").lower()
         code = None if language == "auto" else NAMED_LANGUAGES.get(language, language)
         wanted = own | {"text": values.get("text"), "voice": voice, "language": code, "stream": stream}
-        return await response(await desk.speak(request.receive, wanted), "wav")
+        return await response(await api.speak(request.receive, wanted), "wav")
 
     async def to_audio(request: Request) -> Response:
         return await spoken(request, await read_json(request), stream=False)
@@ -124,7 +124,7 @@ def add_routes(application: FastAPI, desk: Desk) -> None:
 
     handlers: list[tuple[str, Callable[..., Any], str]] = [
         ("/speakers", speakers, "GET"),
-        ("/speakers_list", desk.voices, "GET"),
+        ("/speakers_list", api.voices, "GET"),
         ("/languages", languages, "GET"),
         ("/get_folders", folders, "GET"),
         ("/get_tts_settings", get_settings, "GET"),

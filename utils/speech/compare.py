@@ -19,8 +19,8 @@ from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.options import SpeechSettings
 from utils.project.paths import Project, check_name, new_run_id
-from utils.speech.desk import MAX_WAITING, GenerationQueue, checked_texts
 from utils.speech.models import find_model, own_recording
+from utils.speech.take_queue import MAX_WAITING, GenerationQueue, checked_texts
 from utils.speech.takes import Take, find_take
 
 FOLDER = "comparisons"
@@ -63,7 +63,7 @@ class Tally:
 
 @disk_errors()
 def compare(
-    desk: GenerationQueue,
+    queue: GenerationQueue,
     project: Project,
     models: Sequence[str],
     texts: Sequence[str],
@@ -74,7 +74,7 @@ def compare(
     """Ask for the same lines from each model.
 
     Args:
-        desk: who has them spoken.
+        queue: who has them spoken.
         project: whose models.
         models: their ids, two or more.
         texts: the lines.
@@ -94,8 +94,8 @@ def compare(
     settings.validate(where="speech settings")
     lines = checked_texts(texts)
     found = [find_model(project, model) for model in chosen]
-    if desk.num_waiting + len(chosen) > MAX_WAITING:
-        raise UserError(what=f"{desk.num_waiting} takes are already queued", fix="wait until some are finished")
+    if queue.num_waiting + len(chosen) > MAX_WAITING:
+        raise UserError(what=f"{queue.num_waiting} takes are already queued", fix="wait until some are finished")
     identity = new_run_id()
     how: dict[str, Any] = {"settings": settings, "comparison": identity, **voice}
     with tempfile.TemporaryDirectory(prefix="comparison-") as scratch:
@@ -104,7 +104,7 @@ def compare(
             own = next(filter(None, (own_recording(model, Path(scratch)) for model in found)), None)
             how |= {"reference": own, "reference_name": own.name if own else ""}
         # Each take copies the recording.
-        takes = [desk.submit(project, lines, model=model, **how) for model in chosen]
+        takes = [queue.submit(project, lines, model=model, **how) for model in chosen]
     folder = project.folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     content = {"created": time.time(), "takes": [take.id for take in takes]}

@@ -32,7 +32,7 @@ def start(studio: Studio, values: Values) -> Iterator[Updates]:
     project = studio.project(values["project.project"])
     reference, name, _ = chosen_voice(project, values)
     identity = compare(
-        studio.desk,
+        studio.generations,
         project,
         _names(values["inference.models"]),
         read_text(values),
@@ -45,7 +45,7 @@ def start(studio: Studio, values: Values) -> Iterator[Updates]:
     yield {"inference.compare_status": _status(takes), "inference.comparison": choices}
     shown = ""
     for number, take in enumerate(takes):
-        for newest in studio.desk.follow(take):
+        for newest in studio.generations.follow(take):
             takes[number] = newest
             if (status := _status(takes)) != shown:
                 shown = status

@@ -122,7 +122,7 @@ def speak(studio: Studio, values: Values) -> Iterator[Updates]:
     project = studio.project(values["project.project"])
     lines = read_text(values)
     reference, name, speaker = chosen_voice(project, values)
-    take = studio.desk.submit(
+    take = studio.generations.submit(
         project,
         lines,
         model=chosen_model(values),
@@ -151,7 +151,7 @@ def say_busy(studio: Studio, values: Values) -> Updates:
 
 def resume(studio: Studio, values: Values) -> Iterator[Updates]:
     """Resume a take: speak its missing lines."""
-    take = studio.desk.resume(*chosen_take(studio, values))
+    take = studio.generations.resume(*chosen_take(studio, values))
     yield from follow(studio, take)
 
 
@@ -164,14 +164,14 @@ def follow(studio: Studio, take: Take) -> Iterator[Updates]:
     sound = f"{address(take.folder.parent.parent.name, take.id)}?{secrets.token_hex(4)}"
     yield {**_shown(take, sound), "inference.player": None, "inference.whole": None}
     playing = False
-    for newest in studio.desk.follow(take):
+    for newest in studio.generations.follow(take):
         take = newest
         updates = _shown(take, sound)
         if take.sentences and not playing:
             playing = True
             updates |= {"inference.player": _sound(take, 0)}
         yield updates
-    last = _shown(take, sound) | {"inference.speaker": Change(choices=studio.desk.speakers(take.model))}
+    last = _shown(take, sound) | {"inference.speaker": Change(choices=studio.generations.speakers(take.model))}
     if take.state == "failed" and not take.sentences:
         raise UserError(what=take.message, where=text.INFERENCE_TAB, fix=text.TAKE_FAILED_FIX)
     yield last | {"inference.whole": str(take.wavs[0]) if take.wavs else None}
@@ -185,10 +185,10 @@ def stop(studio: Studio, values: Values) -> Updates:
     if not chosen:
         raise UserError(what=text.NOTHING_RUNS, where=text.INFERENCE_TAB, fix=text.NOTHING_SPEAKS_FIX)
     for take in chosen:
-        studio.desk.stop(take.folder)
+        studio.generations.stop(take.folder)
     # The page that began it may not follow it any more: its final state is shown here.
     ended = chosen[0]
-    for newest in studio.desk.follow(ended, timeout_s=STOP_TIMEOUT_S):
+    for newest in studio.generations.follow(ended, timeout_s=STOP_TIMEOUT_S):
         ended = newest
         if not ended.is_live:
             break
@@ -233,8 +233,8 @@ def pack_model(studio: Studio, values: Values) -> Updates:
 
 def activity(studio: Studio, values: Values) -> Updates:
     """What the speaking process does, and takes that are being spoken; asked every few seconds."""
-    desk = studio.desk
-    updates: Updates = {"inference.worker": view.worker(desk.worker.state, desk.worker.device, desk.num_waiting)}
+    queue = studio.generations
+    updates: Updates = {"inference.worker": view.worker(queue.worker.state, queue.worker.device, queue.num_waiting)}
     project = studio.project_or_none(values["project.project"])
     if project is None:
         return updates

@@ -7,7 +7,7 @@ from utils.errors import UserError
 from utils.options import SpeechSettings
 from utils.project.paths import Project
 from utils.project.projects import project_language
-from utils.speech.desk import MAX_CHARACTERS, checked_texts
+from utils.speech.take_queue import MAX_CHARACTERS, checked_texts
 from utils.speech.voice_library import VoiceLibrary
 from webui import forms, text
 from webui.change import Values

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from utils.inference.generation import SpeechRequest
+from utils.server.api import SpeechApi
 from utils.server.loaded import ModelFiles
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
-from utils.server.talk import Desk
 
 
 @pytest.mark.parametrize("name", ["Smith, John", "spk:0", "José"])
 def test_a_speaker_may_be_called_as_a_mixture_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Names of a dataset's speakers are those of its exported model; macOS sends accents apart from their letters."""
-    desk = Desk(SpeechService(ServerConfig(output=tmp_path)))
+    api = SpeechApi(SpeechService(ServerConfig(output=tmp_path)))
     monkeypatch.setattr(ModelFiles, "voices", [name])
     request = SpeechRequest(text="Hi.", voice=unicodedata.normalize("NFD", name))
-    assert desk._generation(request, "starter").request.voice == name
+    assert api._generation(request, "starter").request.voice == name

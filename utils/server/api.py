@@ -120,7 +120,7 @@ def as_api_error(error: Exception) -> ApiError:
     return ApiError(error.status, message, param=error.param, code=error.code, retry_after_s=error.retry_after_s)
 
 
-class Desk:
+class SpeechApi:
     """Takes requests of all routes.
 
     Args:

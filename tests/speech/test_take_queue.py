@@ -17,14 +17,14 @@ from utils import jobs
 from utils.errors import UserError
 from utils.jobs import device as device_module
 from utils.options import SpeechSettings
-from utils.speech import desk as desk_module
+from utils.speech import take_queue as queue_module
 from utils.speech import worker_client
-from utils.speech.desk import GenerationQueue, checked_texts
+from utils.speech.take_queue import GenerationQueue, checked_texts
 from utils.speech.takes import list_takes, read_take
 
 
-def test_takes_are_spoken_one_after_the_other_by_one_process(desk, project):
-    takes = [submit(desk, project, f"number {number}") for number in range(4)]
+def test_takes_are_spoken_one_after_the_other_by_one_process(queue, project):
+    takes = [submit(queue, project, f"number {number}") for number in range(4)]
     done = [ended(take) for take in takes]
     assert [take.state for take in done] == ["finished"] * 4
     written = [(take.folder / "0001.wav").stat().st_mtime_ns for take in done]
@@ -33,56 +33,56 @@ def test_takes_are_spoken_one_after_the_other_by_one_process(desk, project):
     assert done[0].checkpoint == "step-00000007" and done[0].device == "cpu" and done[0].first_sound_s > 0
 
 
-def test_the_first_sentence_is_there_while_the_rest_is_spoken(desk, project):
-    take = submit(desk, project, "slow", "later")
+def test_the_first_sentence_is_there_while_the_rest_is_spoken(queue, project):
+    take = submit(queue, project, "slow", "later")
     now = until(take, lambda take: bool(take.sentences))
     assert now.state == "speaking"
     assert (take.folder / now.sentences[0].file).is_file()
-    desk.stop(take.folder)
+    queue.stop(take.folder)
     assert ended(take).state == "stopped"
 
 
-def test_a_take_is_followed_without_reading_its_file(desk, project, monkeypatch):
-    take = submit(desk, project, "one", "slow two")
-    monkeypatch.setattr(desk_module, "read_take", lambda _: pytest.fail("it is not over"))
-    for now in desk.follow(take, timeout_s=20):
+def test_a_take_is_followed_without_reading_its_file(queue, project, monkeypatch):
+    take = submit(queue, project, "one", "slow two")
+    monkeypatch.setattr(queue_module, "read_take", lambda _: pytest.fail("it is not over"))
+    for now in queue.follow(take, timeout_s=20):
         if len(now.sentences) == 2:
             break
     assert now.state == "speaking" and now.device == "cpu" and now.lines[0].state == "finished"
-    assert list(desk.follow(now, timeout_s=0.1)) == []
+    assert list(queue.follow(now, timeout_s=0.1)) == []
     monkeypatch.undo()
-    desk.stop(take.folder)
-    assert [newest.state for newest in desk.follow(now, timeout_s=20)][-1] == "stopped"
-    assert [newest.state for newest in desk.follow(take)] == ["stopped"], "it is over"
+    queue.stop(take.folder)
+    assert [newest.state for newest in queue.follow(now, timeout_s=20)][-1] == "stopped"
+    assert [newest.state for newest in queue.follow(take)] == ["stopped"], "it is over"
 
 
-def test_a_stopped_take_goes_on_with_the_lines_that_are_missing(desk, project):
-    take = submit(desk, project, "one", "slow two", "three")
+def test_a_stopped_take_goes_on_with_the_lines_that_are_missing(queue, project):
+    take = submit(queue, project, "one", "slow two", "three")
     until(take, lambda take: len(take.sentences) == 2)
-    desk.stop(take.folder)
+    queue.stop(take.folder)
     stopped = ended(take)
     assert [line.state for line in stopped.lines] == ["finished", "waiting", "waiting"]
     assert [line.file for line in stopped.lines] == ["0001.wav", "0002.wav", ""], "the second is kept in part"
     assert (take.folder / "0002.wav").read_bytes() == (take.folder / "0002-001.wav").read_bytes()
     first = (take.folder / "0001.wav").stat().st_mtime_ns
-    desk.resume(project, take.id)
+    queue.resume(project, take.id)
     until(take, lambda take: take.lines[0].state == "finished" and bool(take.lines[1].sentences))
     assert (take.folder / "0001.wav").stat().st_mtime_ns == first
-    desk.stop(take.folder)
+    queue.stop(take.folder)
     assert "slow" in ended(take).sentences[-1].text
 
 
-def test_a_waiting_take_can_be_stopped_before_it_begins(desk, project):
-    first, second = submit(desk, project, "slow"), submit(desk, project, "second")
-    desk.stop(second.folder)
+def test_a_waiting_take_can_be_stopped_before_it_begins(queue, project):
+    first, second = submit(queue, project, "slow"), submit(queue, project, "second")
+    queue.stop(second.folder)
     assert (read_take(second.folder).state, read_take(second.folder).sentences) == ("stopped", [])
-    desk.stop(first.folder)
+    queue.stop(first.folder)
     assert ended(first).state == "stopped"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
-def test_a_crash_is_told_and_the_next_take_gets_a_new_process(desk, project):
-    crashed, fine = submit(desk, project, "fine", "crash"), submit(desk, project, "after")
+def test_a_crash_is_told_and_the_next_take_gets_a_new_process(queue, project):
+    crashed, fine = submit(queue, project, "fine", "crash"), submit(queue, project, "after")
     now = ended(crashed)
     assert now.state == "failed"
     assert "killed by signal 9" in now.message and "no room for the weights" in now.message
@@ -91,35 +91,35 @@ def test_a_crash_is_told_and_the_next_take_gets_a_new_process(desk, project):
     assert ended(fine).state == "finished"
 
 
-def test_one_unreadable_line_does_not_keep_the_others_from_being_spoken(desk, project):
-    now = ended(submit(desk, project, "one", "unreadable", "three"))
+def test_one_unreadable_line_does_not_keep_the_others_from_being_spoken(queue, project):
+    now = ended(submit(queue, project, "one", "unreadable", "three"))
     assert [line.state for line in now.lines] == ["finished", "failed", "finished"]
     assert now.state == "finished" and "1 of 3 lines failed" in now.message
-    assert ended(submit(desk, project, "unreadable")).state == "failed"
+    assert ended(submit(queue, project, "unreadable")).state == "failed"
 
 
-def test_releasing_ends_the_process_and_tells_every_take(desk, project):
-    first, second = submit(desk, project, "slow"), submit(desk, project, "second")
+def test_releasing_ends_the_process_and_tells_every_take(queue, project):
+    first, second = submit(queue, project, "slow"), submit(queue, project, "second")
     until(first, lambda take: bool(take.sentences))
-    assert desk.worker.state == "busy"
-    assert desk.release("stopped for training")
-    assert desk.worker.state == "off"
+    assert queue.worker.state == "busy"
+    assert queue.release("stopped for training")
+    assert queue.worker.state == "off"
     for take in (first, second):
         now = ended(take)
         assert (now.state, now.message) == ("stopped", "stopped for training")
-    assert not desk.release("again")
+    assert not queue.release("again")
 
 
-def test_training_that_takes_the_device_elsewhere_ends_the_speaking_process(desk, project, tmp_path):
-    take = submit(desk, project, "slow")
+def test_training_that_takes_the_device_elsewhere_ends_the_speaking_process(queue, project, tmp_path):
+    take = submit(queue, project, "slow")
     until(take, lambda take: bool(take.sentences))
     job = started(tmp_path, POLITE)
     try:
         now = ended(take)
         assert now.state == "stopped" and job.name in now.message and "train" in now.message
-        eventually(lambda: desk.worker.state == "off")
+        eventually(lambda: queue.worker.state == "off")
         # Asked again, it speaks beside the training: the CPU is shared.
-        assert ended(submit(desk, project, "beside it")).state == "finished"
+        assert ended(submit(queue, project, "beside it")).state == "finished"
     finally:
         begun(job)
         jobs.stop(job.folder)
@@ -134,24 +134,24 @@ def test_a_training_that_takes_the_gpu_while_the_speaking_process_starts_ends_it
     # Free when the device is chosen, and taken whenever it is looked at again.
     for module in (device_module, worker_client):
         monkeypatch.setattr(module, "device_holder", lambda *_: asked.append("") or (job if asked[1:] else None))
-    desk = GenerationQueue(tmp_path, worker=worker(tmp_path))
-    now = ended(submit(desk, project, "slow"), timeout_s=60)
+    queue = GenerationQueue(tmp_path, worker=worker(tmp_path))
+    now = ended(submit(queue, project, "slow"), timeout_s=60)
     assert now.state == "stopped" and "run-1" in now.message
 
 
-def test_an_earlier_training_does_not_end_the_speaking_process(desk, project, tmp_path):
+def test_an_earlier_training_does_not_end_the_speaking_process(queue, project, tmp_path):
     jobs.wait(started(tmp_path, FINISHES).folder, 15)
-    assert ended(submit(desk, project, "fine")).state == "finished"
+    assert ended(submit(queue, project, "fine")).state == "finished"
     time.sleep(1.2)
-    assert desk.worker.state == "ready"
+    assert queue.worker.state == "ready"
 
 
 def test_a_process_that_nobody_needs_ends(project, tmp_path):
-    desk = GenerationQueue(tmp_path, device="cpu", worker=worker(tmp_path, idle_s=0.3))
-    assert ended(submit(desk, project, "one")).state == "finished"
-    eventually(lambda: desk.worker.state == "off")
-    assert ended(submit(desk, project, "two")).state == "finished"
-    desk.release("over")
+    queue = GenerationQueue(tmp_path, device="cpu", worker=worker(tmp_path, idle_s=0.3))
+    assert ended(submit(queue, project, "one")).state == "finished"
+    eventually(lambda: queue.worker.state == "off")
+    assert ended(submit(queue, project, "two")).state == "finished"
+    queue.release("over")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
@@ -161,12 +161,12 @@ import sys, time
 from pathlib import Path
 from tests.speech.workers import submit, until, worker
 from utils.project.paths import Project
-from utils.speech.desk import GenerationQueue
+from utils.speech.take_queue import GenerationQueue
 output = Path({str(tmp_path)!r})
-desk = GenerationQueue(output, device="cpu", worker=worker(output))
-take = submit(desk, Project(name="voice", output=output), "slow", "later")
+queue = GenerationQueue(output, device="cpu", worker=worker(output))
+take = submit(queue, Project(name="voice", output=output), "slow", "later")
 until(take, lambda take: bool(take.sentences))
-print(desk.worker._process.pid, flush=True)
+print(queue.worker._process.pid, flush=True)
 time.sleep(60)
 """
     root = Path(__file__).resolve().parents[2]
@@ -179,17 +179,17 @@ time.sleep(60)
     assert take.state == "cut" and len(take.sentences) == 1 and "resume" in take.message
 
 
-def test_what_cannot_be_spoken_is_refused_before_anything_is_made(desk, project, monkeypatch):
+def test_what_cannot_be_spoken_is_refused_before_anything_is_made(queue, project, monkeypatch):
     for texts, fault in (((), "no text"), ((" ", "\n"), "no text"), (("x" * 500_001,), "500001 characters")):
         with pytest.raises(UserError, match=fault):
-            submit(desk, project, *texts)
+            submit(queue, project, *texts)
     with pytest.raises(UserError, match="no model"):
-        desk.submit(project, ["text"], model="base/none", settings=SpeechSettings())
+        queue.submit(project, ["text"], model="base/none", settings=SpeechSettings())
     with pytest.raises(UserError, match="2 settings"):
-        desk.submit(project, ["text"], model="base/tiny", settings=SpeechSettings(temperature=-1, speed=0))
-    monkeypatch.setattr(desk_module, "MAX_WAITING", 0)
+        queue.submit(project, ["text"], model="base/tiny", settings=SpeechSettings(temperature=-1, speed=0))
+    monkeypatch.setattr(queue_module, "MAX_WAITING", 0)
     with pytest.raises(UserError, match="already queued"):
-        submit(desk, project, "text")
+        submit(queue, project, "text")
     assert list_takes(project) == []
 
 
@@ -202,6 +202,6 @@ def test_the_worker_gets_no_shell(project, tmp_path):
     made = tmp_path / "made"
     bad = worker(tmp_path)
     bad._command = [f"touch {made}; true"]
-    desk = GenerationQueue(tmp_path, device="cpu", worker=bad)
-    now = ended(submit(desk, project, "text"))
+    queue = GenerationQueue(tmp_path, device="cpu", worker=bad)
+    now = ended(submit(queue, project, "text"))
     assert now.state == "failed" and "could not be started" in now.message and not made.exists()

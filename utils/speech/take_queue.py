@@ -216,7 +216,7 @@ class GenerationQueue:
                 self._queued.popitem(last=False)
             self._waiting.append(queued)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="speech desk", daemon=True)
+                self._thread = threading.Thread(target=self._work, name="generation queue", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
