@@ -305,7 +305,7 @@ def test_another_project_gets_nothing_of_what_was_chosen_for_the_one_before(stud
 
 def test_comparing_and_judging_blind(studio, project, monkeypatch):
     find = inference.speak.__globals__["speaking_models"](project)[0]
-    for place in ("utils.speech.compare", "utils.speech.take_queue", "webui.handlers.compare"):
+    for place in ("utils.speech.compare", "utils.speech.take_queue"):
         monkeypatch.setattr(f"{place}.find_model", lambda project, name: find)
     *_, last = compare.start(studio, form(models=["base/one", "base/two"], text="one\ntwo", by_lines=True))
     visible = [last[side].properties for side in compare.SIDES if last[side].properties["visible"]]
