@@ -197,7 +197,7 @@ def test_a_job_started_for_a_gpu_that_cuda_cannot_use_holds_the_cpu_instead(mach
     gpu, cpu = Claim("cuda:0", tmp_path), Claim("cpu", tmp_path)
     gpu.give(folder)
     with jobs.hold("train", device="cpu", output=tmp_path, folder=folder):
-        jobs.register(folder, "train", device="cpu", output=tmp_path)
+        jobs.register(folder, device="cpu", output=tmp_path)
         assert read_record(folder).device == "cpu"
         assert (gpu.named(), cpu.named()) == (None, (folder, "", None))
     assert cpu.named() is None

@@ -182,19 +182,12 @@ def train_gpt(
             _say_stopped(end.result)
             raise KeyboardInterrupt from None
     if result["stop_signal"] is None:
-        say(log, f"run folder: {result['folder']}")
+        say(log, f"run folder: {result['exp_path']}")
     else:
         _say_stopped(result)
     if result["stop_signal"] == signal.SIGINT:
         raise KeyboardInterrupt
-    return TrainedModel(
-        speaker_path=result["speakers"],
-        config=result["config"],
-        checkpoint=result["checkpoint"],
-        vocab=result["vocab"],
-        exp_path=result["folder"],
-        ref_audio=result["reference"],
-    )
+    return TrainedModel(**{name: result[name] for name in TrainedModel._fields})
 
 
 def _say_stopped(result: dict[str, Any] | None) -> None:
@@ -202,4 +195,4 @@ def _say_stopped(result: dict[str, Any] | None) -> None:
     if result is None:
         say(log, 'stopped; to continue from the last checkpoint, if there is one, call train_gpt with resume="last"')
     else:
-        say(log, f'stopped and saved; to continue, call train_gpt likewise with resume="{result["folder"]}"')
+        say(log, f'stopped and saved; to continue, call train_gpt likewise with resume="{result["exp_path"]}"')

@@ -243,7 +243,7 @@ def test_a_damaged_best_does_not_count(say: Say, project: Project) -> None:
 
 def test_a_run_in_progress_is_not_touched(say: Say, project: Project) -> None:
     run = make_run(project, "now")
-    jobs.register(run, "train", device="cpu", output=project.output)
+    jobs.register(run, device="cpu", output=project.output)
     add_checkpoints(run, "best-00000001", "step-00000002")
     assert "is running" in say("clean", "--project", "voice", "--run", "now", "--yes", status=2)[0]
     say("clean", "--project", "voice", "--keep-best", "--yes")

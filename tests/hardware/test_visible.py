@@ -44,10 +44,12 @@ BUILD = TorchBuild(version="2.11.0", cuda=(13, 0))
         ("none", "", []),
     ],
 )
-def test_gpus_are_seen_as_cuda_shows_them(visible: str | None, order: str, expected: list[Gpu]) -> None:
-    environment = {"CUDA_DEVICE_ORDER": order} if order else {}
-    environment |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    assert visible_gpus(GPUS, environment) == expected
+def test_gpus_are_seen_as_cuda_shows_them(visible: str | None, order: str, expected: list[Gpu], monkeypatch) -> None:
+    for name, value in (("CUDA_DEVICE_ORDER", order or None), ("CUDA_VISIBLE_DEVICES", visible)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert visible_gpus(GPUS) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import psutil
 
 from utils import jobs
 from utils.config import Device, TrainConfig
-from utils.runs.log import EventLog
+from utils.runs.log import Event, read_events
 from utils.runs.record import JOB_FILE
 
 HEAD = """
@@ -97,10 +97,10 @@ def ended(job: jobs.Job) -> jobs.Job:
     return jobs.wait(job.folder, 15)
 
 
-def begun(job: jobs.Job) -> EventLog:
-    """The log of a job that has begun to write events."""
+def begun(job: jobs.Job) -> list[Event]:
+    """The events of a job, once it has begun to write them."""
     eventually(lambda: job.events.is_file() and job.events.read_bytes().endswith(b"\n"))
-    return EventLog(job.events)
+    return list(read_events(job.events))
 
 
 def edit_record(job: jobs.Job, **changes: object) -> None:

@@ -208,7 +208,7 @@ def test_a_run_that_is_registered_takes_over_what_its_process_holds_and_gives_it
     run = output / "voice" / "runs" / "one"
     run.mkdir(parents=True)
     with hold("train", output, device="cpu"):
-        jobs.register(run, "train", device="cpu", output=output)
+        jobs.register(run, device="cpu", output=output)
         with pytest.raises(UserError, match="in use by the train job 'one'"), hold("train", output, device="cpu"):
             pass
     # It failed before it could say so: the process lives, and the device is free all the same.

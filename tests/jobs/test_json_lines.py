@@ -40,10 +40,10 @@ def start(body: str, **options) -> JsonChild:
 def test_requests_are_answered_and_the_end_of_the_input_ends_the_child() -> None:
     child = start(ECHO)
     child.send({"say": "ሰላም"})
-    assert child.next() == {"kind": "echo", "said": "ሰላም"}
+    assert next(iter(child)) == {"kind": "echo", "said": "ሰላም"}
     assert list(child.new()) == [] and child.returncode is None
     child.close_input()
-    assert child.next() is None and child.returncode == 0
+    assert list(child) == [] and child.returncode == 0
     with pytest.raises(OSError, match="closed"):
         child.send({"say": "too late"})
 
@@ -58,8 +58,7 @@ def test_torn_lines_and_errors_come_as_text_and_the_last_words_are_kept() -> Non
 def test_a_child_that_does_not_listen_is_killed_with_all_that_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "END_TIMEOUT_S", 0.2)
     child = start(DEAF_WITH_CHILD, stderr=sys.__stderr__.buffer)
-    answer = child.next()
-    assert answer is not None
+    answer = next(iter(child))
     begun = time.monotonic()
     assert child.end() < 0 and time.monotonic() - begun < 10
     eventually(lambda: not is_running(answer["pid"]))

@@ -32,7 +32,7 @@ from webui.studio import Studio
 
 def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
     job = started(output, STUBBORN)
-    (event,) = begun(job).new()
+    (event,) = begun(job)
     assert len(event["pids"]) == 4 and all(psutil.pid_exists(pid) for pid in event["pids"])
     assert jobs.stop(job.folder).state == "stopping"
     time.sleep(0.1)
@@ -44,7 +44,7 @@ def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
 def test_stop_pressed_on_two_pages_at_once_is_one_request(output: Path, monkeypatch) -> None:
     monkeypatch.setattr(training, "SAME_STOP_S", 60)
     job = started(output, STUBBORN)
-    (event,) = begun(job).new()
+    (event,) = begun(job)
     page = partial(training.stop, Studio(output=output))
     values = {"project.project": job.folder.parents[1].name, "train.run": ""}
     assert [page(values)[TOAST] for _ in range(2)] == [text.STOPPING] * 2
@@ -56,7 +56,7 @@ def test_stop_pressed_on_two_pages_at_once_is_one_request(output: Path, monkeypa
 
 def test_a_stubborn_tree_is_ended_after_the_time_it_was_given(output: Path) -> None:
     job = started(output, STUBBORN)
-    (event,) = begun(job).new()
+    (event,) = begun(job)
     jobs.stop(job.folder, timeout_s=0.3)
     assert all(is_running(pid) for pid in event["pids"])
     eventually(lambda: not any(is_running(pid) for pid in event["pids"]))

@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from tests.jobs.children import FAILS, FINISHES, POLITE, SILENT, begun, edit_record, ended, eventually, started
+from tests.run_logs import events_of
 from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.runs import record as job_module
-from utils.runs.log import EventLog
 from utils.runs.record import read_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,14 +40,12 @@ def test_the_child_goes_on_when_its_parent_is_killed_and_another_one_attaches(ou
     assert parent.returncode == -signal.SIGKILL, parent.stderr
     folder = Path(parent.stdout.strip())
     assert jobs.status(folder).alive
-    log = EventLog(folder / "events.jsonl")
-    events = log.new()
-    eventually(lambda: len(events) > 10 or events.extend(log.new()))
+    eventually(lambda: len(events_of(folder)) > 10)
     with pytest.raises(UserError, match="in use by the train job"):
         started(output, SILENT)
     jobs.stop(folder)
     assert jobs.wait(folder, 15).state == "stopped"
-    events += log.new()
+    events = events_of(folder)
     assert [event["kind"] for event in events] == ["started", *["step"] * (len(events) - 2), "stopped"]
     assert [event["step"] for event in events[1:-1]] == list(range(1, len(events) - 1))
 
@@ -132,7 +130,7 @@ def test_a_resumed_run_keeps_its_folder_its_settings_and_its_events(output: Path
         go.unlink()
     assert (first.folder / "config.yaml").read_bytes() == settings
     assert TrainConfig.load(first.folder / "resume.yaml").resume == checkpoint
-    assert len(EventLog(first.events).new()) == 2 + 3 + 3
+    assert len(events_of(first.folder)) == 2 + 3 + 3
 
 
 def test_what_cannot_be_resumed(output: Path, tmp_path: Path) -> None:
@@ -148,7 +146,7 @@ def test_what_cannot_be_resumed(output: Path, tmp_path: Path) -> None:
 def test_a_run_started_by_hand_is_known_while_it_lasts(output: Path) -> None:
     folder = output / "voice" / "runs" / "by-hand"
     folder.mkdir(parents=True)
-    jobs.register(folder, "train", device="cpu", output=output)
+    jobs.register(folder, device="cpu", output=output)
     job = jobs.status(folder)
     assert (job.state, job.pid, job.device) == ("running", os.getpid(), "cpu")
     with pytest.raises(UserError, match="in use by the train job 'by-hand'"):
@@ -156,7 +154,7 @@ def test_a_run_started_by_hand_is_known_while_it_lasts(output: Path) -> None:
     (folder / "events.jsonl").write_text('{"kind": "finished", "time": 1}\n')
     assert jobs.status(folder).state == "finished"
     assert jobs.stop(folder).state == "finished", "this process does more than that run"
-    jobs.register(folder, "train", device="cpu", output=output)
+    jobs.register(folder, device="cpu", output=output)
     assert jobs.status(folder).state == "running", "the same process may resume the run"
     with (folder / "events.jsonl").open("a") as log:
         log.write('{"kind": "failed"}\n')

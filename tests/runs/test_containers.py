@@ -64,7 +64,7 @@ def by_hand(output: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(child, "BEAT_S", 0.05)
     folder = output / "voice" / "runs" / "by-hand"
     folder.mkdir(parents=True)
-    jobs.register(folder, "train", device="cpu", output=output)
+    jobs.register(folder, device="cpu", output=output)
     return folder
 
 

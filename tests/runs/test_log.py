@@ -13,7 +13,7 @@ import pytest
 
 from utils.errors import UserError
 from utils.runs import log as log_module
-from utils.runs.log import EventLog, EventWriter, last_lines, read_events, tail
+from utils.runs.log import KEPT, EventLog, EventWriter, last_lines, read_events, tail
 
 
 @pytest.fixture
@@ -45,6 +45,11 @@ def written(path: Path, text: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
+
+
+def newest(log: EventLog) -> list[int]:
+    """The newest steps of a log that grows."""
+    return steps_of(log.tail(KEPT, kind="step"))
 
 
 def steps_of(events: Iterable[dict[str, Any]]) -> list[int]:
@@ -182,11 +187,11 @@ FOREIGN = [
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_torn_and_foreign_lines_are_skipped_from_either_end(path: Path, foreign: bytes) -> None:
     written(path, line("step", step=1).encode() + foreign)
-    assert steps_of(read_events(path)) == steps_of(tail(path, 9)) == steps_of(EventLog(path).new()) == [1]
+    assert steps_of(read_events(path)) == steps_of(tail(path, 9)) == newest(EventLog(path)) == [1]
 
 
 def test_a_missing_log_has_no_events(path: Path) -> None:
-    assert list(read_events(path)) == tail(path, 3) == EventLog(path).new() == last_lines(path, 3) == []
+    assert list(read_events(path)) == tail(path, 3) == EventLog(path).tail(3, kind="step") == last_lines(path, 3) == []
     assert EventLog(path).curve("step", ["loss"]) == {"step": [], "loss": []}
 
 
@@ -213,7 +218,7 @@ def test_the_end_from_a_byte_on(path: Path) -> None:
 def test_lines_without_end_are_passed_over_and_not_held_in_memory(path: Path) -> None:
     written(path, line("step", step=1).encode() + b"x" * 30_000_000 + b"\n" + line("step", step=2).encode())
     tracemalloc.start()
-    found = [tail(path, 5), list(read_events(path)), EventLog(path).new()]
+    found = [tail(path, 5), list(read_events(path)), EventLog(path).tail(9, kind="step")]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [steps_of(events) for events in found] == [[2], [1, 2], [1, 2]]
@@ -237,66 +242,49 @@ def test_the_end_of_any_text(tmp_path: Path) -> None:
 # Following
 
 
-def test_a_follower_gives_each_event_once(path: Path) -> None:
+def test_a_log_that_grows_gives_each_event_once(path: Path) -> None:
     written(path, "")
-    follower, seen = EventLog(path), []
+    log, seen = EventLog(path), []
     for start in (0, 3, 3, 10):
         write_steps(path, range(start, start + 2))
-        seen += steps_of(follower.new())
-        assert follower.new() == []
-    assert seen == [0, 1, 3, 4, 3, 4, 10, 11]
+        seen += [start, start + 1]
+        assert newest(log) == newest(log) == seen
 
 
 def test_a_torn_line_is_given_once_it_is_complete(path: Path) -> None:
     whole = line("step", step=2).encode()
     for cut in range(1, len(whole)):
         written(path, line("step", step=1).encode() + whole[:cut])
-        follower = EventLog(path)
-        assert steps_of(follower.new()) == [1]
-        with path.open("ab") as log:
-            log.write(whole[cut:])
-        assert steps_of(follower.new()) == [2]
+        log = EventLog(path)
+        assert newest(log) == [1]
+        with path.open("ab") as file:
+            file.write(whole[cut:])
+        assert newest(log) == [1, 2]
 
 
 def test_a_torn_line_that_a_new_writer_closed_is_passed_over(path: Path) -> None:
     written(path, line("step", step=1) + '{"kind": "st')
-    follower = EventLog(path)
-    assert steps_of(follower.new()) == [1]
+    log = EventLog(path)
+    assert newest(log) == [1]
     EventWriter(path).write("step", step=2)
-    assert steps_of(follower.new()) == [2]
-
-
-def test_a_limit_leaves_the_rest_for_the_next_call(path: Path) -> None:
-    written(path, "")
-    write_steps(path, range(7))
-    follower = EventLog(path)
-    assert [len(follower.new(limit=3)) for _ in range(4)] == [3, 3, 1, 0]
-
-
-def test_a_follower_goes_on_from_another_ones_place(path: Path) -> None:
-    written(path, "")
-    write_steps(path, range(3))
-    first = EventLog(path)
-    first.new()
-    write_steps(path, [3])
-    assert steps_of(EventLog(path, offset=first.offset).new()) == [3]
+    assert newest(log) == [1, 2]
 
 
 @pytest.mark.parametrize("how", ["truncated", "shorter", "longer", "same inode, longer"])
 def test_another_log_in_its_place_is_read_from_the_beginning(path: Path, how: str) -> None:
     written(path, "")
     write_steps(path, range(5))
-    follower = EventLog(path)
-    follower.new()
+    log = EventLog(path)
+    newest(log)
     text = "".join(line("step", step=step, run="new") for step in range(100, 102 if how == "shorter" else 150))
     if how == "truncated":
         os.truncate(path, 0)
-        assert follower.new() == []
+        assert newest(log) == []
         write_steps(path, range(100, 102))
     elif how == "same inode, longer":
-        with path.open("r+") as log:
-            log.write(text)
+        with path.open("r+") as file:
+            file.write(text)
     else:
         path.unlink()
         written(path, text)
-    assert steps_of(follower.new())[:2] == [100, 101]
+    assert newest(log)[:2] == [100, 101]

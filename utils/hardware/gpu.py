@@ -4,7 +4,7 @@ import logging
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -230,19 +230,21 @@ def process_name(pid: int) -> str:
     return f"{name} {Path(script).name}" if script else name
 
 
-def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str] | None = None) -> list[Gpu]:
+def visible_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
     """The GPUs that PyTorch sees, `cuda:0` first; of a GPU that is divided (MIG), the part that it takes.
 
     Args:
         gpus: all of this computer, in the driver's order.
-        environment: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read; this process' own when not given.
 
     Source: CUDA programming guide, CUDA environment variables: the first name that fits no GPU ends the list. Names
     that come twice leave nothing (torch.cuda._parse_visible_devices).
     """
-    environment = os.environ if environment is None else environment
-    ordered = cuda_order(gpus, environment.get("CUDA_DEVICE_ORDER", ""))
-    names = environment.get("CUDA_VISIBLE_DEVICES")
+    if os.environ.get("CUDA_DEVICE_ORDER", "").strip() == "PCI_BUS_ID":
+        ordered = list(gpus)
+    else:
+        # CUDA does not publish its measure; arithmetic per second orders cards of unequal kinds as it does.
+        ordered = sorted(gpus, key=lambda gpu: (gpu.speed, gpu.capability or (0, 0)), reverse=True)
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
     found = [_taken(gpu) for gpu in ordered] if names is None else []
     for name in names.split(",") if names is not None else ():
         gpu = _named(name.strip(), ordered)
@@ -265,14 +267,6 @@ def trained_on(gpus: Sequence[Gpu], local_rank: int | None = None) -> Gpu | None
     rank = os.environ.get("LOCAL_RANK", "") if local_rank is None else str(local_rank)
     seen = visible_gpus(gpus)
     return seen[(int(rank) if rank.isdecimal() else 0) % len(seen)] if seen else None
-
-
-def cuda_order(gpus: Sequence[Gpu], order: str) -> list[Gpu]:
-    """GPUs as CUDA counts them: PCI_BUS_ID as the driver does, otherwise the fastest first."""
-    if order.strip() == "PCI_BUS_ID":
-        return list(gpus)
-    # CUDA does not publish its measure; arithmetic per second orders cards of unequal kinds as it does.
-    return sorted(gpus, key=lambda gpu: (gpu.speed, gpu.capability or (0, 0)), reverse=True)
 
 
 def _named(name: str, ordered: Sequence[Gpu]) -> Gpu | None:

@@ -5,7 +5,7 @@ and the process table say how a job is doing: a page, a second page, a restarted
 
     job = jobs.start("train", config)          # a child process begins
     jobs.status(job.folder).state              # starting, running, stopping, finished, stopped, failed or lost
-    EventLog(job.events).new()                 # follow it from anywhere
+    EventLog(job.events).last("step")          # follow it from anywhere
     jobs.stop(job.folder)                      # finish the step, save, end; asked again: end at once
 """
 

@@ -24,7 +24,7 @@ from utils.runs.record import (
     identify,
     new_record,
     read_record,
-    status,
+    require_stopped,
     status_or_none,
     update_record,
     write_record,
@@ -109,14 +109,13 @@ def _has_it_for_us(holder: Job) -> bool:
     return holder.pid in {parent.pid for parent in psutil.Process().parents()}
 
 
-def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
+def register(folder: Path, *, device: str, output: Path) -> None:
     """Make a run that was started by hand known, so that it is listed, followed and stopped like any other job.
 
     In a process that was started as this job, only a device that turned out to be another one is corrected.
 
     Args:
         folder: the run's folder; it exists.
-        kind: train, ...
         device: auto, cpu or cuda, as in the settings.
         output: the folder that holds all projects.
 
@@ -135,14 +134,14 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
                     former.free()
             update_record(folder, device=wanted)
         return
-    if record is not None and status(folder).alive:
-        raise UserError(what=f"run {folder.name!r} is still running", where=str(folder), fix="stop it first")
+    if record is not None:
+        require_stopped(folder)
     claim = Claim(wanted, output)
     with claim.lock():
         shared = refuse_second(claim, but=lambda holder: _has_it_for_us(holder) or _is_held_here(claim)) is not None
         own = {"command": tuple(sys.orig_argv), "config": "config.yaml", "device": wanted, "spawned": False}
         process = dataclasses.asdict(ProcessId.of(os.getpid()))
-        write_record(folder, new_record(kind, folder, state="running", **own, **process))
+        write_record(folder, new_record("train", folder, state="running", **own, **process))
         if not shared or _is_held_here(claim):
             claim.give(folder)
     _beat(folder)

@@ -108,19 +108,12 @@ class JsonChild:
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
-    def next(self) -> Message | None:
-        """What it says next, as soon as it does; None once it has ended and all was given."""
-        while True:
-            try:
-                return self._messages.get(timeout=POLL_S)
-            except queue.Empty:
-                if self.returncode is None:
-                    continue
-            return next(iter(self.new()), None)
-
     def __iter__(self) -> Iterator[Message]:
-        while (message := self.next()) is not None:
-            yield message
+        """What it says, each as soon as it does, until it has ended and all was given."""
+        while self.returncode is None:
+            with suppress(queue.Empty):
+                yield self._messages.get(timeout=POLL_S)
+        yield from self.new()
 
     def new(self) -> Iterator[Message]:
         """What it has said since the last call; does not wait for more."""

@@ -25,6 +25,7 @@ from utils.runs.record import (
     log_file,
     new_record,
     read_record,
+    require_stopped,
     status,
     update_record,
     write_record,
@@ -108,8 +109,7 @@ def _make_folder(kind: str, config: Config, project: Project) -> tuple[Path, str
             config = dataclasses.replace(config, run_id=folder.name)  # type: ignore[type-var]
         return folder, "config.yaml", config
     folder = find_resume(Path(resumed), project).run
-    if status(folder).alive:
-        raise UserError(what=f"run {folder.name!r} is still running", where=str(folder), fix="stop it first")
+    require_stopped(folder)
     # The run's own config.yaml says how it began, and stays.
     return folder, "resume.yaml", config
 

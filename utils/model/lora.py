@@ -130,11 +130,9 @@ def halve_frozen(gpt: nn.Module, dtype: torch.dtype) -> None:
         if is_product and weight is not None and not weight.requires_grad and not isinstance(layer, AddedRows):
             layer.whole_weight = weight.detach().cpu()
             weight.data = weight.to(dtype)
-            layer.register_state_dict_post_hook(_give_whole)
-
-
-def _give_whole(layer: nn.Module, state: dict[str, Tensor], prefix: str, metadata: object) -> None:
-    state[f"{prefix}weight"] = layer.whole_weight  # type: ignore[assignment]
+            layer.register_state_dict_post_hook(
+                lambda layer, state, prefix, _: state.update({f"{prefix}weight": layer.whole_weight})
+            )
 
 
 def _as_peft_knows_them(gpt: nn.Module) -> None:
@@ -198,11 +196,6 @@ def low_rank_pairs(state: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str,
             shift = torch.exp2(torch.log2(sizes.clamp(min=torch.finfo(dtype).tiny)).div(2).round())
             pairs[layer] = ((down * shift).to(dtype), (up / shift).to(dtype))
     return pairs
-
-
-def num_added_rows(gpt: nn.Module) -> int:
-    """Text rows that learn beside the low-rank additions."""
-    return next((len(module.added_ids) for module in gpt.modules() if isinstance(module, AddedRows)), 0)
 
 
 def load_adapter(gpt: nn.Module, state: dict[str, Tensor]) -> None:

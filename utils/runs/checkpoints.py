@@ -87,11 +87,10 @@ class Checkpoints:
         """
 
         def fill(folder: Path) -> None:
-            _write_state(folder, state, step)
             for name, tensors in files.items():
                 write_weights(folder / name, tensors)
 
-        return self._publish(LAST, step, fill, size=num_bytes(files))
+        return self._publish(LAST, {**state, "step": step}, fill, size=num_bytes(files))
 
     def link_best(self, last: Path, *, loss_to_beat: float | None = None) -> Path:
         """Keep the weights of a checkpoint as the best so far, without a second copy where that is possible.
@@ -110,12 +109,11 @@ class Checkpoints:
         names = [name for name in (MODEL_FILE, ADAPTER_FILE) if name in marks]
 
         def fill(folder: Path) -> None:
-            _write_state(folder, state, state["step"])
             for name in names:
                 share_file(last / name, folder / name)
 
         known = {name: marks[name]["sha256"] for name in names}
-        return self._publish(BEST, state["step"], fill, known=known)
+        return self._publish(BEST, state, fill, known=known)
 
     def tidy(self) -> list[str]:
         """Remove what a kill left half-written, and give whole checkpoints that lie aside their place.
@@ -164,13 +162,14 @@ class Checkpoints:
     def _publish(
         self,
         prefix: str,
-        step: int,
+        state: dict[str, Any],
         fill: Callable[[Path], None],
         *,
         size: int = 0,
         known: Mapping[str, str] | None = None,
     ) -> Path:
         """Write a checkpoint aside and give it its place; `size` bytes of tensors, `known` SHA-256 by file."""
+        step = state["step"]
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
         try:
             self._clear()
@@ -179,6 +178,7 @@ class Checkpoints:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
+            (aside / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
             fill(aside)
             _mark_complete(aside, known or {})
             _discard(final)
@@ -254,10 +254,6 @@ def read_state(folder: Path) -> dict[str, Any]:
     """Where the run was at this checkpoint."""
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
     return state
-
-
-def _write_state(folder: Path, state: dict[str, Any], step: int) -> None:
-    (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
 
 
 def _mark_complete(folder: Path, known: Mapping[str, str]) -> None:

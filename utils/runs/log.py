@@ -1,7 +1,7 @@
 """A run's event log, events.jsonl: one JSON object a line, written by one process and read by any while it grows.
 
 Torn and foreign lines are skipped. `EventWriter` appends, and `RunLog` also informs others; `read_events` and `tail`
-read a log once, whole or its end; `EventLog` follows one that grows: its new events, the newest of each kind, curves.
+read a log once, whole or its end; `EventLog` follows one that grows: the newest events of each kind, and curves.
 """
 
 import errno
@@ -15,8 +15,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -266,28 +265,22 @@ class EventLog:
     """A log that grows: each call reads only what was appended since the last one.
 
     A line that is torn now is read once it is complete. A log that was truncated or replaced is read from its beginning
-    again. Each reader of new events has one of its own; the newest ones and the curves can be asked of one together.
+    again.
 
     Args:
         path: an events.jsonl; it may not exist yet.
-        offset: begin at this byte, the first of a line, such as a former one's `offset`.
     """
 
-    def __init__(self, path: Path, *, offset: int = 0) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.offset = offset
+        self._offset = 0
         """Byte after the last line that was read."""
         self._lock = threading.RLock()
         self._beginning = b""
         self._last: dict[str, deque[tuple[int, Event]]] = {}
         """The newest events of each kind, each with the byte it ends before."""
         self._curves: dict[tuple[str, ...], list[array[float]]] = {}
-        """Numbers of each curve that was asked for, by (kind, x, fields ...): 8 bytes each, NaN where there is none."""
-
-    def new(self, limit: int | None = None) -> list[Event]:
-        """Events that were completed since the last call, in order; at most `limit`, the rest comes with the next."""
-        with closing(self._new_events()) as events:
-            return list(islice(events, limit))
+        """Numbers of each curve that was asked for, by (kind, step, fields ...): 8 bytes each, NaN for none."""
 
     def tail(self, count: int, *, kind: str, start: int = 0, after: str | None = None) -> list[Event]:
         """The last events of a kind, in their order, up to `KEPT` of them.
@@ -313,7 +306,7 @@ class EventLog:
         """The last event of a kind, as `tail` finds it; empty while there is none."""
         return next(iter(self.tail(1, kind=kind, start=start, after=after)), {})
 
-    def curve(self, kind: str, fields: Sequence[str], max_points: int = 500, *, x: str = "step") -> Columns:
+    def curve(self, kind: str, fields: Sequence[str], max_points: int = 500) -> Columns:
         """A curve of at most `max_points` points, which keep its first, last, lowest and highest values.
 
         After a resume, a run repeats the steps since its checkpoint. A curve shows the steps that led to the current
@@ -323,12 +316,11 @@ class EventLog:
             kind: events to draw.
             fields: numbers to draw; events without one of them give None there.
             max_points: the columns are at most this long.
-            x: the field that orders the events, in rising order but for resumes.
 
         Returns:
-            The columns `x` and `fields`.
+            The columns `step` and `fields`.
         """
-        names = (x, *fields)
+        names = ("step", *fields)
         with self._lock:
             if (kind, *names) not in self._curves:
                 self._curves[kind, *names] = []
@@ -341,42 +333,38 @@ class EventLog:
         places = [int(at) if at.is_integer() else at for at in rising]
         return dict(zip(names, [places, *shown], strict=True))
 
-    def _new_events(self) -> Generator[Event, None, None]:
-        """Events of complete lines since the last call; what is not taken comes with the next call."""
+    def _read(self) -> None:
+        """Add what complete lines say since the last call."""
         with _opened(self.path) as file:
             beginning = file.read(FINGERPRINT)
             # Inode numbers are used again, contents are not.
-            if file.seek(0, os.SEEK_END) < self.offset or not beginning.startswith(self._beginning):
+            if file.seek(0, os.SEEK_END) < self._offset or not beginning.startswith(self._beginning):
                 self._restart()
-            file.seek(self.offset)
+            file.seek(self._offset)
             for line in _lines(file):
                 if not line.endswith(b"\n"):
                     break
                 # Overlong lines are not given, so only the file knows where it is.
-                self.offset = file.tell()
-                self._beginning = beginning[: self.offset]
-                if (event := parse_event(line)) is not None:
-                    yield event
+                self._offset = file.tell()
+                self._beginning = beginning[: self._offset]
+                if (event := parse_event(line)) is not None and event["kind"] in KINDS:
+                    self._add(event)
 
     def _restart(self) -> None:
-        self.offset, self._beginning, self._last = 0, b"", {}
+        self._offset, self._beginning, self._last = 0, b"", {}
         self._curves = {names: [array("d") for _ in names[1:]] for names in self._curves}
 
-    def _read(self) -> None:
-        for event in self._new_events():
-            kind = event["kind"]
-            if kind not in KINDS:
+    def _add(self, event: Event) -> None:
+        self._last.setdefault(event["kind"], deque(maxlen=KEPT)).append((self._offset, event))
+        for (drawn, *names), columns in self._curves.items():
+            at, *values = (number_of(event, name) for name in names)
+            if drawn != event["kind"] or at is None:
                 continue
-            self._last.setdefault(kind, deque(maxlen=KEPT)).append((self.offset, event))
-            for (drawn, *names), columns in self._curves.items():
-                at, *values = (number_of(event, name) for name in names)
-                if drawn != kind or at is None:
-                    continue
-                # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
-                undone = bisect_left(columns[0], at)
-                for column, value in zip(columns, (at, *values), strict=True):
-                    del column[undone:]
-                    column.append(math.nan if value is None else value)
+            # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
+            undone = bisect_left(columns[0], at)
+            for column, value in zip(columns, (at, *values), strict=True):
+                del column[undone:]
+                column.append(math.nan if value is None else value)
 
 
 def _extremes(columns: Sequence[np.ndarray], max_points: int) -> list[int]:

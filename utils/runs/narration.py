@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from utils.callbacks import Progresses
-from utils.runs.progress import MIN_RISES
+from utils.runs.progress import MIN_RISES, RECENT
 from utils.switches import proof_lines
 
 EVERY_S = 5.0
 """Lines of the same kind come no closer."""
-RECENT = 30
-"""Steps whose pace says how long the rest will take."""
 
 
 class Narration:

@@ -265,6 +265,16 @@ def _guessed_record(folder: Path) -> JobRecord:
     return JobRecord(kind="train", state="running", host="", command=(), cwd="", config="config.yaml", started=started)
 
 
+def require_stopped(run: Path) -> None:
+    """Do nothing unless a process works in a run's folder.
+
+    Raises:
+        UserError: one does.
+    """
+    if status(run).alive:
+        raise UserError(what=f"run {run.name!r} is still running", where=str(run), fix="stop it first")
+
+
 def jobs_folder(project: Project) -> Path:
     """Where the folders of jobs lie that are no training runs."""
     return project.folder / "jobs"

@@ -75,10 +75,16 @@ class Saver:
         self.save_s = 0.0
         """How long saving took in all, most of it beside training."""
 
-    @property
-    def minutes_since(self) -> float:
-        """Since the newest save was begun, or the run."""
-        return (time.monotonic() - self._tried) / 60
+    def is_due(self, step: int, *, every: int, minutes: float) -> bool:
+        """Whether a save is due: after every so many steps or minutes, if not 0, or as one that failed is tried again.
+
+        Args:
+            step: optimizer steps done.
+            every: steps from one save to the next.
+            minutes: likewise, since the newest save was begun, or the run.
+        """
+        by_steps, by_time = every > 0 and step % every == 0, 0 < minutes <= (time.monotonic() - self._tried) / 60
+        return by_steps or by_time or self.wants_retry
 
     @property
     def wants_retry(self) -> bool:

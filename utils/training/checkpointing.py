@@ -89,14 +89,6 @@ class Services:
         return self.trainer.num_steps + self.loaders.steps_left(state.epoch, state.batches_done)
 
 
-def is_save_due(services: Services) -> bool:
-    """Whether enough steps or minutes have passed since the last save, or one that failed should be tried again."""
-    every, minutes = services.plan.config.checkpoint_every, services.plan.config.checkpoint_minutes
-    by_steps = every > 0 and services.trainer.num_steps % every == 0
-    by_time = minutes > 0 and services.saver.minutes_since >= minutes
-    return by_steps or by_time or services.saver.wants_retry
-
-
 def save(state: RunState, services: Services, *, wait: bool = False) -> None:
     """Begin to write the checkpoint a run can resume from, or wait until it is written; the first process does.
 
@@ -110,7 +102,7 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
         "trainer": trainer.state(),
         "recovery": services.recovery.state(),
         "skipped": services.recovery.num_skipped,
-        "plan": services.loaders.plan_of(state.epoch),
+        "plan": services.loaders.batches.plan_of(state.epoch),
         "global_micro_batches": services.loaders.global_micro_batches,
         "settings": portable(services.plan).plain(),
     }
@@ -259,7 +251,7 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     state = RunState(**(known | {"data": data}))
     # `batches_done` skips batches of the epoch's plan, which seed, clips and limits fix. Under another plan it would
     # skip clips that were never seen. Another device or kernel makes another plan, too.
-    is_replanned = "plan" in saved and saved["plan"] != services.loaders.plan_of(state.epoch)
+    is_replanned = "plan" in saved and saved["plan"] != services.loaders.batches.plan_of(state.epoch)
     if saved["data"] != data or any(name in resumed.changed for name in BOUND) or is_replanned:
         if state.batches_done:
             notes.append(

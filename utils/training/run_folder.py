@@ -65,7 +65,7 @@ def make_folder(plan: RunPlan, data: TrainingData, accelerator: Accelerator) -> 
             keep_recordings(folder, data)
             write_wav(folder / REFERENCE_FILE, load_audio(data.longest.audio, DATASET_RATE), DATASET_RATE)
         try:
-            register(folder, "train", device=accelerator.device.type, output=plan.project.output)
+            register(folder, device=accelerator.device.type, output=plan.project.output)
         except UserError:
             if not plan.resumed:
                 shutil.rmtree(folder)  # it was made for nothing

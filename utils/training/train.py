@@ -39,7 +39,6 @@ from utils.training.best_by_speech import choose_best
 from utils.training.checkpointing import (
     RunState,
     Services,
-    is_save_due,
     require_saved,
     resume_run,
     save,
@@ -332,7 +331,7 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
             result = services.recovery.step(batches)
             step_done()
             done = state.batches_done + trainer.accelerator.num_processes * len(batches)
-            state.batches_done = min(done, services.loaders.num_batches(state.epoch))
+            state.batches_done = min(done, services.loaders.batches.count(state.epoch))
             # Log: the step, the machine, and what each switch did. `take` empties the clock: the seconds of logging
             # and saving are part of the next step's event.
             host.begin("logging")
@@ -344,13 +343,15 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
             # spoken that waited for its checkpoint.
             services.sampling.poll(services.saver.poll())
             # Stop, or save and continue.
-            hours, is_stopped = services.plan.config.max_hours, services.stop.number is not None
-            time_is_up = hours is not None and time.monotonic() - services.begun >= hours * 3_600
+            config, is_stopped = services.plan.config, services.stop.number is not None
+            hours = math.inf if config.max_hours is None else config.max_hours
+            time_is_up = time.monotonic() - services.begun >= hours * 3_600
             # The same for all processes.
             stop, late = trainer.any_process(is_stopped, time_is_up)
             if stop or late:
                 return "signal" if stop else "hours"
-            if is_save_due(services):
+            every, minutes = config.checkpoint_every, config.checkpoint_minutes
+            if services.saver.is_due(trainer.num_steps, every=every, minutes=minutes):
                 host.begin("checkpoint")
                 save(state, services)
             host.begin("data")

@@ -80,7 +80,7 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
         progress: who is informed.
 
     Returns:
-        What `train_gpt` returns and prints of the run, as JSON values.
+        The fields of `utils.gpt_train.TrainedModel`, and `stop_signal`, as JSON values.
 
     Raises:
         UserError: a fault of settings, base, data or disk.
@@ -96,9 +96,9 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
     from utils.training.train import fine_tune
 
     result = fine_tune(config, project=project, progress=progress)
-    names = {"speakers": "speakers_xtts.pth", "config": "config.json", "vocab": "vocab.json"}
+    names = {"speaker_path": "speakers_xtts.pth", "config": "config.json", "vocab": "vocab.json"}
     paths = {name: result.folder / BASE_FOLDER / file for name, file in names.items()}
-    paths |= {"folder": result.folder, "checkpoint": result.checkpoint, "reference": result.folder / REFERENCE_FILE}
+    paths |= {"exp_path": result.folder, "checkpoint": result.checkpoint, "ref_audio": result.folder / REFERENCE_FILE}
     return {name: str(path) for name, path in paths.items()} | {"stop_signal": result.stop_signal}
 
 

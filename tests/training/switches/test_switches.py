@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._inductor import config as inductor_config
-from torch._inductor import cpp_builder
 
 from tests.model.test_no_tf32 import DEFAULTS, seen, set_as
 from tests.training.test_run import config_of
@@ -34,14 +32,13 @@ def switches(**settings):
 
 def test_plain_settings_ask_for_nothing_that_is_off() -> None:
     found = switches()
-    assert found.off == {} and found.effective == found.asked and found.optimizer == "AdamW"
+    assert found.off == {} and found.effective == found.asked
 
 
 def test_what_a_cpu_cannot_do_is_off_with_the_reason() -> None:
     settings = {"eight_bit_optimizer": True, "paged_optimizer": True, "cuda_memory_fraction": 0.5}
     found = switches(**settings, compile="reduce-overhead")
     assert set(found.off) == {*settings, "compile"}
-    assert found.optimizer == "AdamW"
     assert found.effective.cuda_memory_fraction is None and found.effective.compile == "off"
     assert found.off["eight_bit_optimizer"] == "8-bit AdamW needs a CUDA GPU; use LoRA"
 
@@ -66,13 +63,7 @@ def test_auto_precision_says_when_the_processor_has_no_units(monkeypatch: pytest
 
 def test_without_a_compiler_compile_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/c++")
-    # torch reads CXX when it is imported and remembers the compiler it found: both are undone here.
-    cpp_builder.cpp_compiler_search.cache_clear()
-    try:
-        with inductor_config.patch({"cpp.cxx": (None, "/nowhere/c++")}):
-            found = switches(compile="default")
-    finally:
-        cpp_builder.cpp_compiler_search.cache_clear()
+    found = switches(compile="default")
     assert found.effective.compile == "off"
     assert found.off["compile"].startswith("no compiler")
 

@@ -95,7 +95,7 @@ def test_a_machine_without_pinned_memory_loads_without_it(monkeypatch: pytest.Mo
     found, loaders = switches(), object.__new__(Loaders)
     loaders._config, loaders._device, loaders._switches = replace(found.asked, pin_memory=True), CUDA, found
     loaders._data = SimpleNamespace(train=[1], audio_bytes=1)
-    assert not loaders._settings().pin_memory and "no kernel image" in found.off["loader"]
+    assert not loaders._settings()[0]["pin_memory"] and "no kernel image" in found.off["loader"]
 
 
 def test_the_trial_of_half_precision_computes() -> None:

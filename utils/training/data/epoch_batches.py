@@ -67,7 +67,10 @@ class EpochBatches:
         return len(self.everywhere(number)) if self.max_tokens else math.ceil(self.num_clips / self.batch_size)
 
     def _fingerprint(self, number: int) -> str:
-        """16 hex digits of which clips form which batches of an epoch, in which order; checkpoints hold it."""
+        """16 hex digits of which clips form which batches of an epoch, in which order; checkpoints hold it.
+
+        The clips, their lengths and the layout that the attention kernel wants decide it, not the number of processes.
+        """
         return hashlib.sha256(json.dumps(self.everywhere(number)).encode()).hexdigest()[:16]
 
     def longest(self, num_epochs: int) -> int:

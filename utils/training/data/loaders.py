@@ -55,7 +55,7 @@ class Loaders:
         self._config, self._base, self._data, self._switches = config, base, data, switches
         self._conditioning = config.conditioning
         self.global_micro_batches = global_micro_batches
-        self._batches = EpochBatches(
+        self.batches = EpochBatches(
             data.train.positions(row_length(0, 0, base.gpt_shape())),
             config.batch_size,
             max_tokens=config.batch_tokens,
@@ -65,9 +65,10 @@ class Loaders:
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
-        room, needed = config.batch_tokens, round_up(int(self._batches.lengths.max()), ROW_MULTIPLE)
+        """Of training, in each epoch."""
+        room, needed = config.batch_tokens, round_up(int(self.batches.lengths.max()), ROW_MULTIPLE)
         if 0 < room < needed:
-            name = data.train[int(self._batches.lengths.argmax())].audio.name
+            name = data.train[int(self.batches.lengths.argmax())].audio.name
             raise UserError(
                 what=f"batch_tokens is {room} positions, but the clip {name} alone takes {needed}",
                 where="training settings",
@@ -92,23 +93,19 @@ class Loaders:
         )
         """Of the batches that train: one for all epochs, whose processes live on."""
         # In a fixed order; one process may have a batch less.
-        plan, world = self._eval_batches.everywhere(0), self._batches.world
+        plan, world = self._eval_batches.everywhere(0), self.batches.world
         self.evaluation = make_loader(
             self._dataset(training=False),
-            [[(0, clip) for clip in batch] for batch in plan[self._batches.rank :: world]],
+            [[(0, clip) for clip in batch] for batch in plan[self.batches.rank :: world]],
             self._collate(self._static_shapes[False], training=False),
         )
         """Of this process's part of the evaluation batches."""
-
-    def num_batches(self, epoch: int) -> int:
-        """Micro-batches of training in an epoch, of all processes."""
-        return self._batches.count(epoch)
 
     def steps_left(self, epoch: int, batches_done: int) -> int:
         """Optimizer steps to the end of the last epoch, from where this many micro-batches of an epoch are done."""
         assert self._config.num_epochs
         done = {epoch: batches_done}
-        left = (self.num_batches(one) - done.get(one, 0) for one in range(epoch, self._config.num_epochs))
+        left = (self.batches.count(one) - done.get(one, 0) for one in range(epoch, self._config.num_epochs))
         return sum(math.ceil(count / self.batches_per_step) for count in left)
 
     @property
@@ -116,28 +113,21 @@ class Loaders:
         """Clips of an optimizer step, of all processes; with batches by positions on average."""
         if not self._config.batch_tokens:
             return self._config.batch_size * self.batches_per_step
-        return round(self._batches.num_clips / self.num_batches(0) * self.batches_per_step)
+        return round(self.batches.num_clips / self.batches.count(0) * self.batches_per_step)
 
     @property
     def batches_per_step(self) -> int:
         """Micro-batches of an optimizer step, of all processes; an epoch's last step may have fewer."""
-        return self.global_micro_batches or self._config.grad_accumulation * self._batches.world
-
-    def plan_of(self, epoch: int) -> str:
-        """Fingerprint of which clips form which batches of an epoch; the same in all processes, however many.
-
-        The clips, their lengths and the layout that the attention kernel wants decide it.
-        """
-        return self._batches.plan_of(epoch)
+        return self.global_micro_batches or self._config.grad_accumulation * self.batches.world
 
     def train(self, epoch: int, start: int) -> DataLoader:
         """This process's micro-batches of an epoch when all together have done `start`."""
-        self._next.wanted = self._batches.epoch(epoch, start=start)
+        self._next.wanted = self.batches.epoch(epoch, start=start)
         return self.loader
 
     def spread(self, count: int, *, largest: bool) -> DataLoader:
         """Batches to measure with, by the same loader: `count` that stand for an epoch, or its largest and those."""
-        self._next.wanted = self._batches.spread(count)[0 if largest else 1 :]
+        self._next.wanted = self.batches.spread(count)[0 if largest else 1 :]
         return self.loader
 
     def largest(self) -> Batch:
@@ -146,7 +136,7 @@ class Loaders:
 
     def steps(self, epoch: int, start: int) -> Iterator[list[Batch]]:
         """What `train` brings, by optimizer step; the epoch's last step may have fewer micro-batches."""
-        rank, world, source = self._batches.rank, self._batches.world, iter(self.train(epoch, start))
+        rank, world, source = self.batches.rank, self.batches.world, iter(self.train(epoch, start))
         while group := list(islice(source, self.batches_per_step // world)):
             # A run of an earlier version continues with its dropout: one sequence of draws for each process.
             step = world if self.global_micro_batches else 0
@@ -154,7 +144,7 @@ class Loaders:
                 replace(
                     batch,
                     number=rank + place * step,
-                    is_filler=start + rank + place * world >= self.num_batches(epoch),
+                    is_filler=start + rank + place * world >= self.batches.count(epoch),
                 )
                 for place, batch in enumerate(group)
             ]
@@ -205,7 +195,7 @@ class Loaders:
             clip = row_length(config.max_text_length, config.max_mel_length, self._base.gpt_shape())
             return StaticShape(clips=size, longest=clip, total=round_up(clip * size, SHAPE_STEP))
         assert config.num_epochs
-        return self._shape_of(self._batches, num_epochs=config.num_epochs)
+        return self._shape_of(self.batches, num_epochs=config.num_epochs)
 
     def _shape_of(self, batches: EpochBatches, *, num_epochs: int) -> StaticShape:
         """The static shape of batches that compiled blocks compute with."""

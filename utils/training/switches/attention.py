@@ -12,10 +12,6 @@ from utils.training.switches.optim import DTYPES
 from utils.training.switches.record import EXPLICIT, PACKAGED, SLOW
 
 
-def _set_attention(gpt: XttsGpt, effective: TrainConfig) -> None:
-    gpt.options.sdpa = effective.sdpa
-
-
 def _attention(trace: Trace) -> Seen:
     """On where every pass of every block took a fast kernel, and nothing anywhere a slow one."""
     record = trace.record
@@ -82,12 +78,12 @@ def _counted(kernels: Counter[str]) -> str:
     return ", ".join(f"{name} x{count}" for name, count in kernels.most_common()) or "no attention kernel was seen"
 
 
+# Options of the model: `Optimizations.apply` sets the first, and `choose_kernel` the second once it is on its device.
 SDPA = Behavior(
     resolve=lambda asked, device: (
         asked.attention != "explicit" or Off("attention explicit was requested, which is the reference")
     ),
-    apply=_set_attention,
     observe=_attention,
 )
-# The kernel is chosen with the model on its device: see `choose_kernel`.
+
 KERNELS = Behavior(resolve=_kernels, observe=_kernel_source)

@@ -36,12 +36,6 @@ class Switches:
     without_flash_attn: str = ""
     """Why no kernel of the flash-attn packages is used, where one might be."""
 
-    @property
-    def optimizer(self) -> str:
-        """Which AdamW keeps the moments; see `utils.training.switches.optim`."""
-        paged, bits = self.effective.paged_optimizer, self.effective.eight_bit_optimizer
-        return f"{'Paged' if paged else ''}AdamW{'8bit' if bits else ''}"
-
 
 class Off(NamedTuple):
     """A switch that cannot be had on a device."""

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from utils.config import TrainConfig
+from utils.hardware.processor import compiler
 from utils.model.gpt import XttsGpt
 from utils.options import CompileMode
 from utils.training.switches.base import GRAPHS, Behavior, Off, Seen, Trace
@@ -35,7 +36,9 @@ def compiler_problem(device: torch.device) -> str | None:
         return f"torch.compile does not support Python {platform.python_version()}"
     if device.type == "mps":
         return "compiled blocks were not tried on Apple's GPU"
-    return triton_problem(device) if device.type == "cuda" else headers_problem() or _cpu_problem()
+    if device.type == "cuda":
+        return triton_problem(device)
+    return headers_problem() or (None if compiler() else "no compiler; install g++ (or set CXX to one)")
 
 
 def headers_problem() -> str | None:
@@ -55,17 +58,6 @@ def triton_problem(device: torch.device) -> str | None:
     if platform.system() != "Windows" and not any(map(shutil.which, names)):
         return "no compiler; install gcc"
     return headers_problem()
-
-
-def _cpu_problem() -> str | None:
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        get_cpp_compiler()
-    except (InvalidCxxCompiler, RuntimeError):
-        return "no compiler; install g++ (or set CXX to one)"
-    return None
 
 
 def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> None:

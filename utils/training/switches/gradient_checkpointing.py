@@ -3,7 +3,6 @@
 import torch
 
 from utils.config import TrainConfig
-from utils.model.gpt import XttsGpt
 from utils.options import Checkpointing
 from utils.training.switches.base import MB, Behavior, Off, Seen, Trace, blocks
 from utils.training.switches.compile import compile_mode
@@ -19,10 +18,6 @@ def _checkpointing(asked: TrainConfig, device: torch.device) -> Checkpointing | 
     return asked.gradient_checkpointing
 
 
-def _set_checkpointing(gpt: XttsGpt, effective: TrainConfig) -> None:
-    gpt.options.checkpointing = effective.gradient_checkpointing
-
-
 def _recomputed(trace: Trace) -> Seen:
     record = trace.record
     if not record.recomputed:
@@ -35,4 +30,5 @@ def _recomputed(trace: Trace) -> Seen:
     return Seen(True, f"{share} and {conditioning}; {kept}", summary)
 
 
-CHECKPOINTING = Behavior(resolve=_checkpointing, apply=_set_checkpointing, observe=_recomputed)
+# An option of the model, which `Optimizations.apply` sets.
+CHECKPOINTING = Behavior(resolve=_checkpointing, observe=_recomputed)

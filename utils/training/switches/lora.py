@@ -4,7 +4,7 @@ import logging
 
 from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
-from utils.model.lora import add_lora, halve_frozen, has_lora, num_added_rows
+from utils.model.lora import AddedRows, add_lora, halve_frozen, has_lora
 from utils.training.switches.base import Behavior, Seen, Trace
 from utils.training.switches.optim import DTYPES
 
@@ -26,8 +26,8 @@ def _lora(trace: Trace) -> Seen:
     observed = f"{trained / 1e6:.2f} of {whole / 1e6:.2f} million parameters learn"
     if not has_lora(trace.model):
         return Seen(False, observed)
-    if rows := num_added_rows(trace.model):
-        observed += f", {rows:,} added text rows among them"
+    if isinstance(trace.model.text_embedding, AddedRows):
+        observed += f", {len(trace.model.text_embedding.added_ids):,} added text rows among them"
     if trace.model.added_rows is None:
         observed += "; text rows that were added to the base's vocabulary do not: its about.json does not name them"
     return Seen(True, observed)

@@ -65,7 +65,8 @@ class Optimizations:
         """Set the model up in place, and torch for the device; the model comes back on the device."""
         effective = self.switches.effective
         self.set_up()
-        gpt.options.dropout = effective.dropout or 0.0
+        gpt.options.dropout, gpt.options.sdpa = effective.dropout or 0.0, effective.sdpa
+        gpt.options.checkpointing = effective.gradient_checkpointing
         for switch in SWITCHES:
             if apply := behavior_of(switch).apply:
                 apply(gpt, effective)
@@ -73,8 +74,9 @@ class Optimizations:
         return gpt.to(self.device)
 
     def make_optimizer(self, model: nn.Module, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-        """AdamW of the chosen kind over the parameters that learn."""
-        kind = self.switches.optimizer
+        """AdamW of the chosen kind over the parameters that learn; see `utils.training.switches.optim`."""
+        paged, bits = self.switches.effective.paged_optimizer, self.switches.effective.eight_bit_optimizer
+        kind = f"{'Paged' if paged else ''}AdamW{'8bit' if bits else ''}"
         return make_optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, kind=kind)
 
     @contextmanager

@@ -32,6 +32,6 @@ def _moments(trace: Trace) -> list[torch.Tensor]:
     return [value for value in values if isinstance(value, torch.Tensor) and value.ndim]
 
 
-# Applied where the optimizer is made: see `Switches.optimizer`.
+# Applied where the optimizer is made: see `Optimizations.make_optimizer`.
 EIGHT_BIT = Behavior(resolve=partial(_resolve, "AdamW8bit"), observe=_eight_bit)
 PAGED = Behavior(resolve=partial(_resolve, "PagedAdamW"), observe=_paged)
