@@ -16,6 +16,7 @@ def listed(clips: Sequence[TrainingClip]) -> ClipList:
     rows = [
         ClipRow(
             str(clip.audio),
+            "",
             clip.speaker,
             clip.num_samples,
             clip.is_native,

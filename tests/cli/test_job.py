@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.configs import tiny_run
 from tests.dataset.recordings import make_source
 from tests.jobs.children import eventually
 from tests.sounds import make_project
@@ -196,7 +197,7 @@ def test_a_real_job_from_start_to_end(tmp_path: Path) -> None:
 @pytest.mark.skipif("run_id" not in TrainConfig.__dataclass_fields__, reason="TrainConfig has no run_id yet")
 def test_a_real_training_in_the_folder_that_start_made(tmp_path: Path) -> None:
     project = make_project(tmp_path)
-    config = TrainConfig(base="tiny", project=project.name, output=project.output, device="cpu", num_epochs=1)
+    config = tiny_run(project, device="cpu", num_epochs=1)
     job = jobs.start("train", config)
     assert jobs.wait(job.folder, 120).state == "finished", job.log.read_text()
     assert [path.name for path in project.runs.iterdir()] == [job.name]
@@ -207,7 +208,7 @@ def test_a_real_training_in_the_folder_that_start_made(tmp_path: Path) -> None:
 
 def test_a_training_that_was_asked_to_stop_saves_and_exits_with_0(tmp_path: Path) -> None:
     project = make_project(tmp_path)
-    config = TrainConfig(base="tiny", project=project.name, output=project.output, device="cpu", num_epochs=10_000)
+    config = tiny_run(project, device="cpu", num_epochs=10_000)
     job = jobs.start("train", config)
     try:
         eventually(lambda: EventLog(job.events).last("step"), timeout_s=120)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.sounds import make_project
-from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation import by_ear
 from utils.evaluation.by_ear import Examiner, TimeTooShort
@@ -26,9 +26,7 @@ from utils.training.train import fine_tune
 def request_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a run on the tiny base would ask of it."""
     project = make_project(tmp_path_factory.mktemp("measured"), num_eval=5)
-    run = fine_tune(
-        TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=2, keep_checkpoints=9)
-    ).folder
+    run = fine_tune(tiny_run(project, num_epochs=2, keep_checkpoints=9)).folder
     clips = [{"text": clip.text, "audio": str(clip.audio)} for clip in read_manifest(project.eval_csv)]
     asked = {
         "run": run,

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.evaluation.sounds import in_a_room, recording
 from tests.hardware.machines import Answers
 from tests.sounds import make_project
 from utils.audio.resample import resample
 from utils.cli import demo
 from utils.cli import evaluate as command
-from utils.config import ExportConfig, TrainConfig
+from utils.config import ExportConfig
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.evaluation.defects import end_of_sound
@@ -48,7 +49,7 @@ def trained(tmp_path_factory) -> Project:
         project.eval_csv,
         [Clip(audio=clip, text=text, speaker="one") for clip, text in zip(clips, texts, strict=True)],
     )
-    fine_tune(TrainConfig(project=project.name, output=project.output, base="tiny", num_epochs=1))
+    fine_tune(tiny_run(project, num_epochs=1))
     return project
 
 

@@ -6,9 +6,9 @@ import pynvml
 import pytest
 
 from tests.hardware.machines import GIB, Answers, make_gpu
+from utils.hardware import machine as machine_module
 from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus, visible_gpus
-from utils.hardware.machine import assemble
-from utils.hardware.processor import Cpu
+from utils.hardware.machine import Machine, this_machine
 from utils.hardware.recommendations import recommend
 from utils.hardware.resources import Memory
 from utils.hardware.wheel import TorchBuild
@@ -52,6 +52,18 @@ def test_gpus_are_seen_as_cuda_shows_them(visible: str | None, order: str, expec
     assert visible_gpus(GPUS) == expected
 
 
+def machine_with(monkeypatch: pytest.MonkeyPatch, *gpus: Gpu, visible: str | None = None) -> Machine:
+    """This machine with these GPUs, of which the environment shows some."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(machine_module, "find_gpus", lambda: GpuSurvey(gpus=gpus))
+    monkeypatch.setattr(machine_module, "torch_build", lambda: BUILD)
+    monkeypatch.setattr(machine_module, "memory", lambda: Memory(total_bytes=64 * GIB, available_bytes=48 * GIB))
+    return this_machine()
+
+
 @pytest.mark.parametrize(
     ("visible", "planned"),
     [
@@ -65,13 +77,7 @@ def test_gpus_are_seen_as_cuda_shows_them(visible: str | None, order: str, expec
     ],
 )
 def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    processor = Cpu(model="Test CPU", physical_cores=8, usable_cpus=16, flags=frozenset())
-    free = Memory(total_bytes=64 * GIB, available_bytes=48 * GIB)
-    machine = assemble(GpuSurvey(gpus=GPUS), BUILD, processor, free)
+    machine = machine_with(monkeypatch, *GPUS, visible=visible)
     found = recommend("production", machine)
     if planned is None:
         assert not machine.has_usable_gpu and found.device == "cpu"
@@ -82,12 +88,8 @@ def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypat
 
 
 def test_a_gpu_beside_one_that_cannot_train_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
     pascal = make_gpu(24, (6, 1), index=0, uuid="GPU-old", speed=50)
-    processor = Cpu(model="Test CPU", physical_cores=8, usable_cpus=16, flags=frozenset())
-    free = Memory(total_bytes=64 * GIB, available_bytes=48 * GIB)
-    machine = assemble(GpuSurvey(gpus=(pascal, LARGE)), BUILD, processor, free)
+    machine = machine_with(monkeypatch, pascal, LARGE)
     assert machine.gpu == pascal and not machine.has_usable_gpu
     assert machine.gpu_problems[-1] == "to train on Test GPU, set CUDA_VISIBLE_DEVICES=GPU-aa22"
 

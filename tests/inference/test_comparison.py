@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.configs import tiny_run
 from tests.sounds import make_project
 from utils.bases.base import Base
-from utils.config import ExportConfig, TrainConfig
+from utils.config import ExportConfig
 from utils.inference import comparison, export
 from utils.inference.comparison import compare_with_base, is_worse, new_texts
 from utils.inference.export import COMPARISON, export_model
@@ -72,7 +73,7 @@ def test_new_texts_are_held_out_or_put_together_and_never_trained_on() -> None:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("compared"), num_eval=8)
-    fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=1))
+    fine_tune(tiny_run(project, num_epochs=1))
     return project
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.decoding import greedy
 from tests.inference.stock import load_stock, stock_greedy
 from tests.sounds import make_project
@@ -33,7 +34,7 @@ from utils.training.train import fine_tune
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Project:
     project = make_project(tmp_path_factory.mktemp("output"))
-    fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=1))
+    fine_tune(tiny_run(project, num_epochs=1))
     return project
 
 

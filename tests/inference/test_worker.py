@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.decoding import said
 from tests.sounds import make_project
 from tests.speech.workers import ended, until
 from utils.audio.write import to_pcm16
 from utils.bases.find import find_base
 from utils.cli import synthesize
-from utils.config import ExportConfig, SpeechSettings, TrainConfig
+from utils.config import ExportConfig, SpeechSettings
 from utils.inference.batch import SpeechBatch
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
@@ -54,7 +55,7 @@ worker.main()
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("output"))
-    fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=1))
+    fine_tune(tiny_run(project, num_epochs=1))
     export_model(ExportConfig(project=project.name, output=project.output))
     return project
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import sounds
+from tests.configs import tiny_run
 from tests.jobs.children import POLITE, child
 from tests.webui.small_project import make_project
 from utils import jobs
@@ -25,7 +26,7 @@ def project(output: Path) -> Project:
 
 
 def config(project: Project, seed: int = 1) -> TrainConfig:
-    return TrainConfig(project=project.name, output=project.output, base="tiny", device="cpu", seed=seed)
+    return tiny_run(project, device="cpu", seed=seed)
 
 
 def fake(program: str) -> Callable[[TrainConfig], jobs.Job]:

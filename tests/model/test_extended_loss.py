@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.decoding import greedy
 from tests.inference.stock import load_stock, stock_greedy
 from tests.sounds import make_project
@@ -50,9 +51,7 @@ class Loss:
 @lru_cache
 def loss(base: Path, project: Project, language: str) -> Loss:
     """Of a base as it is, on the project's evaluation clips."""
-    config = TrainConfig(
-        base="tiny", project=project.name, output=project.output, language=language, num_epochs=1, device="cpu"
-    )
+    config = tiny_run(project, language=language, num_epochs=1, device="cpu")
     settled, accelerator = settle(config, project, Base(base)), make_accelerator("cpu")
     optimizations = Optimizations(settled, accelerator.device)
     data = load_data(settled, project, Base(base), accelerator)
@@ -67,11 +66,7 @@ def english(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project whose ready/ model has learned its clips; they are evaluated on."""
     project = make_project(tmp_path_factory.mktemp("english"), num_train=6, num_eval=2)
     write_manifest(project.eval_csv, read_manifest(project.train_csv)[:4])
-    fine_tune(
-        TrainConfig(
-            base="tiny", project=project.name, output=project.output, num_epochs=10, batch_size=2, sample_text=""
-        )
-    )
+    fine_tune(tiny_run(project, num_epochs=10, batch_size=2, sample_text=""))
     export_model(ExportConfig(project=project.name, output=project.output))
     return project
 

@@ -22,6 +22,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.commands import run_as_printed
+from tests.configs import tiny_run
 from tests.documents import FLAG, TARGETS, known_flags
 from tests.sounds import make_project
 from tests.sources import parsed
@@ -129,9 +130,7 @@ def next_of(world: World, project: Project) -> str:
 
 
 def recommended(world: World, capsys: pytest.CaptureFixture[str]) -> str:
-    config = TrainConfig(
-        project=world.project.name, output=world.project.output, base="tiny", train_csv=Path("a b.csv")
-    )
+    config = tiny_run(world.project, train_csv=Path("a b.csv"))
     measure_switches._recommend("best", SimpleNamespace(config=config, name="SDPA"), config, world.project)  # type: ignore[arg-type]
     return capsys.readouterr().out
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.configs import tiny_run
 from tests.run_logs import events_of
-from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.runs.log import RunLog
@@ -98,9 +98,7 @@ def test_a_logger_that_fails_is_given_up_and_the_run_goes_on(tmp_path: Path) -> 
 
 
 def test_a_training_shows_in_tensorboard_and_a_wrong_name_ends_it_before_anything_is_made(project: Project) -> None:
-    settings = TrainConfig(
-        base="tiny", project=project.name, output=project.output, num_epochs=1, device="cpu", log_to="tensorboard"
-    )
+    settings = tiny_run(project, num_epochs=1, device="cpu", log_to="tensorboard")
     run = fine_tune(settings).folder
     read = EventAccumulator(str(run / "tensorboard")).Reload()
     events = events_of(run, "step")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from benchmarks.gpu_parts import gradients
+from tests.configs import tiny_run
 from tests.run_logs import events_of
 from utils.bases.find import find_base
-from utils.config import TrainConfig
 from utils.project.paths import Project
 from utils.training.plan import settle
 from utils.training.preflight import measure_apart
@@ -26,7 +26,7 @@ needs_ampere = pytest.mark.skipif(
 
 def run(project: Project, **settings) -> TrainResult:
     values = {"num_epochs": 2, "batch_size": 2, "device": "cuda", "sdpa": True, "dropout": 0.0, **settings}
-    return fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, **values))
+    return fine_tune(tiny_run(project, **values))
 
 
 def reported(result: TrainResult) -> dict[str, dict]:
@@ -122,14 +122,7 @@ def test_memory_is_told_and_can_be_limited(project: Project, tmp_path: Path) -> 
 
 def test_checkpointing_takes_less_memory(project: Project) -> None:
     def peak(mode: str) -> int:
-        config = TrainConfig(
-            base="tiny",
-            project=project.name,
-            output=project.output,
-            device="cuda",
-            batch_size=6,
-            gradient_checkpointing=mode,
-        )
+        config = tiny_run(project, device="cuda", batch_size=6, gradient_checkpointing=mode)
         return measure_apart(settle(config, project, find_base("tiny")), warmup=1, steps=2).peak_bytes
 
     assert peak("full") < peak("none")

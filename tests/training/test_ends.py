@@ -13,6 +13,7 @@ import psutil
 import pytest
 import soundfile
 
+from tests.configs import tiny_run
 from tests.run_logs import events_of, warnings_of
 from tests.training.test_run import config_of
 from utils.config import DATASET_RATE, TrainConfig
@@ -54,9 +55,7 @@ def test_a_time_limit_saves_and_stops_and_the_run_can_go_on(project: Project) ->
     assert (cut.ended, cut.num_steps, cut.stop_signal) == ("hours", 1, None)
     assert events_of(cut.folder)[-1]["kind"] == "stopped"
     verify(cut.folder / "checkpoints" / "step-00000001")
-    done = fine_tune(
-        TrainConfig(base="tiny", project=project.name, output=project.output, resume=cut.folder, max_hours=9.0)
-    )
+    done = fine_tune(tiny_run(project, resume=cut.folder, max_hours=9.0))
     assert (done.ended, done.num_steps) == ("epochs", 12)
 
 

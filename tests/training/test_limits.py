@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from tests.clip_tables import cache_codes
+from tests.configs import tiny_run
 from tests.run_logs import events_of
 from tests.saving import save_last
 from tests.sounds import speech
 from tests.training.test_run import config_of
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.gpt_train import train_gpt
 from utils.project.paths import Project
@@ -105,7 +105,7 @@ def test_odd_values_of_a_settings_file_are_told(project: Project) -> None:
     text = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(text.replace("batch_size: 2", "batch_size: four", 1))
     with pytest.raises(UserError, match="batch_size is 'four'"):
-        fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, resume=folder))
+        fine_tune(tiny_run(project, resume=folder))
 
 
 def test_weights_that_do_not_fit_leave_no_run_folder(project: Project, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_weights_that_do_not_fit_leave_no_run_folder(project: Project, tmp_path:
 
 def test_resuming_with_other_settings_or_clips_is_refused(project: Project) -> None:
     result = fine_tune(config_of(project, num_epochs=1))
-    again = TrainConfig(base="tiny", project=project.name, output=project.output, resume=result.folder, num_epochs=2)
+    again = tiny_run(project, resume=result.folder, num_epochs=2)
     with pytest.raises(UserError, match="given again: grad_accumulation, learning_rate"):
         fine_tune(replace(again, learning_rate=1e-4, grad_accumulation=2))
     lines = project.train_csv.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -138,9 +138,7 @@ def test_damaged_moments_are_refused(project: Project) -> None:
     content[-100:] = bytes(100)
     file.write_bytes(content)
     with pytest.raises(UserError, match=r"optimizer\.safetensors is damaged"):
-        fine_tune(
-            TrainConfig(base="tiny", project=project.name, output=project.output, resume=result.folder, num_epochs=2)
-        )
+        fine_tune(tiny_run(project, resume=result.folder, num_epochs=2))
 
 
 def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path: Path) -> None:

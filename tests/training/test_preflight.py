@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.configs import tiny_run
 from tests.run_logs import events_of
 from utils.bases.find import find_base
 from utils.cli.measure_switches import head, line
@@ -33,9 +34,7 @@ from utils.training.trainer import OVERFLOW, Losses, StepResult
 
 
 def settled(project: Project, **settings) -> TrainConfig:
-    config = TrainConfig(
-        base="tiny", project=project.name, output=project.output, device="cpu", batch_size=2, **settings
-    )
+    config = tiny_run(project, device="cpu", batch_size=2, **settings)
     return settle(config, project, find_base("tiny"))
 
 

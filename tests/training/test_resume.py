@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.run_logs import events_of, warnings_of
 from tests.sounds import make_project
 from tests.training.test_run import config_of
@@ -120,18 +121,13 @@ def names(folder: Path, prefix: str) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").glob(f"{prefix}*"))
 
 
-def given(project: Project, **settings) -> TrainConfig:
-    values = {"base": "tiny"} | settings
-    return TrainConfig(project=project.name, output=project.output, **values)
-
-
 def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_case(kept, tmp_path: Path) -> None:
     project, folder = copy_of(kept, tmp_path)
     with pytest.raises(UserError, match="has finished its 2 epochs") as error:
-        fine_tune(given(project, resume=Path("last")))
+        fine_tune(tiny_run(project, resume=Path("last")))
     assert "--num-epochs 7" in error.value.fix
     assert events_of(folder)[-1]["kind"] == "finished", "what cannot continue is left alone"
-    more = fine_tune(given(project, resume=Path("last"), num_epochs=3))
+    more = fine_tune(tiny_run(project, resume=Path("last"), num_epochs=3))
     assert (more.folder, more.num_steps, more.ended) == (folder, 9, "epochs")
     started = events_of(folder, "started")[-1]
     assert (started["total_steps"], started["changed"]) == (9, ["num_epochs"])
@@ -142,7 +138,7 @@ def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_
 
 def test_more_epochs_have_the_learning_rates_they_would_have_had_from_there_on(kept, tmp_path: Path) -> None:
     project, folder = copy_of(kept, tmp_path)
-    fine_tune(given(project, resume=folder, num_epochs=4))
+    fine_tune(tiny_run(project, resume=folder, num_epochs=4))
     reference = fine_tune(config_of(project, batch_size=2, num_epochs=4, seed=3))
     rates, wanted = ({n: event["lr"] for n, event in steps_of(f).items() if n > 6} for f in (folder, reference.folder))
     assert rates == wanted and 7 in rates
@@ -150,7 +146,7 @@ def test_more_epochs_have_the_learning_rates_they_would_have_had_from_there_on(k
 
 def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_by_another_name(kept, tmp_path: Path) -> None:
     project, folder = copy_of(kept, tmp_path)
-    back = fine_tune(given(project, resume=folder / "checkpoints" / "step-00000004"))
+    back = fine_tune(tiny_run(project, resume=folder / "checkpoints" / "step-00000004"))
     assert back.num_steps == 6
     assert names(folder, "left-step") == ["left-step-00000005", "left-step-00000006"]
     assert_same_end_of(folder / "checkpoints", "step-00000006", "left-step-00000006")
@@ -167,7 +163,7 @@ def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(kept, 
     assert best is not None
     with_moments = best.with_name(best.name.replace("best", "step"))
     with_moments.rename(folder / "moved")
-    result = fine_tune(given(project, resume=Path("best"), num_epochs=3))
+    result = fine_tune(tiny_run(project, resume=Path("best"), num_epochs=3))
     step = int(best.name[-8:])
     assert min(n for n in steps_of_last_part(folder)) == step + 1 and result.num_steps == 9
     reported = warnings_of(folder)
@@ -182,7 +178,7 @@ def steps_of_last_part(folder: Path) -> list[int]:
 
 def test_other_settings_are_named_and_refused_or_taken_when_allowed(kept, tmp_path: Path) -> None:
     project, folder = copy_of(kept, tmp_path)
-    other = given(project, resume=folder, num_epochs=4, learning_rate=1e-4, batch_size=1)
+    other = tiny_run(project, resume=folder, num_epochs=4, learning_rate=1e-4, batch_size=1)
     with pytest.raises(UserError, match=r"batch_size: 2 then, 1 now\n  - learning_rate: 0.003 then, 0.0001 now"):
         fine_tune(other)
     result = fine_tune(replace(other, allow_changes=True))
@@ -191,7 +187,7 @@ def test_other_settings_are_named_and_refused_or_taken_when_allowed(kept, tmp_pa
     # Two epochs of 3 steps are done; two of 6 are to come.
     assert result.num_steps == started["total_steps"] == 6 + 2 * 6
     assert steps_of(folder)[7]["lr"] < 1e-4
-    again = fine_tune(given(project, resume=folder, num_epochs=5))
+    again = fine_tune(tiny_run(project, resume=folder, num_epochs=5))
     assert again.settings.batch_size == 1, "the next resume keeps what was changed"
 
 
@@ -200,7 +196,7 @@ def test_a_run_cannot_change_what_it_trains(kept, tmp_path: Path, other: dict) -
     project, folder = copy_of(kept, tmp_path)
     before = (folder / "config.yaml").read_bytes()
     with pytest.raises(UserError, match=f"cannot change its {next(iter(other))}"):
-        fine_tune(given(project, resume=folder, allow_changes=True, num_epochs=5, **other))
+        fine_tune(tiny_run(project, resume=folder, allow_changes=True, num_epochs=5, **other))
     assert (folder / "config.yaml").read_bytes() == before
 
 
@@ -211,7 +207,7 @@ def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start
     assert best is not None and best.name == "best-00000006", "the last evaluation was the best"
     shutil.rmtree(best)
     monkeypatch.setattr(Checkpoints, "link_best", lambda self, last: linked.append(last.name) or link(self, last))
-    fine_tune(given(project, resume=folder, num_epochs=3))
+    fine_tune(tiny_run(project, resume=folder, num_epochs=3))
     assert linked[0] == "step-00000006"
 
 
@@ -237,7 +233,7 @@ def test_a_project_that_was_moved_goes_on_with_its_runs(kept, tmp_path: Path) ->
     moved = Project(name=project.name, output=tmp_path / "there")
     moved.output.mkdir()
     project.folder.rename(moved.folder)
-    result = fine_tune(given(moved, resume=moved.runs / folder.name, num_epochs=3))
+    result = fine_tune(tiny_run(moved, resume=moved.runs / folder.name, num_epochs=3))
     assert result.num_steps == 9 and not project.folder.exists()
     assert TrainConfig.load(result.folder / "config.yaml").train_csv is None, "the project's own, wherever it is"
 
@@ -265,8 +261,8 @@ def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(kept,
         whole[len(whole) // 2] ^= 1
         file.write_bytes(bytes(whole) if content is None else content)
     with pytest.raises(UserError, match=r"optimizer\.safetensors is damaged"):
-        fine_tune(given(project, resume=folder / "checkpoints" / "step-00000005", num_epochs=3))
-    result = fine_tune(given(project, resume=folder, num_epochs=3))
+        fine_tune(tiny_run(project, resume=folder / "checkpoints" / "step-00000005", num_epochs=3))
+    result = fine_tune(tiny_run(project, resume=folder, num_epochs=3))
     started = events_of(folder, "started")[-1]
     assert started["resumed_from"].endswith("step-00000003") and result.num_steps == 9
     reported = " ".join(warnings_of(folder))
@@ -296,10 +292,10 @@ def test_a_foreign_file_with_marks_that_fit_is_refused_and_runs_no_code(
     _mark_complete(checkpoint, {})
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
-        fine_tune(given(project, resume=folder, num_epochs=3))
+        fine_tune(tiny_run(project, resume=folder, num_epochs=3))
     assert not (tmp_path / "payload-ran").exists()
     assert events_of(folder)[-1]["kind"] == "failed"
-    again = fine_tune(given(project, resume=folder / "checkpoints" / "step-00000005", num_epochs=3))
+    again = fine_tune(tiny_run(project, resume=folder / "checkpoints" / "step-00000005", num_epochs=3))
     assert again.num_steps == 9, "an earlier one can be named"
 
 
@@ -308,7 +304,7 @@ def test_when_no_checkpoint_is_whole_the_faults_are_told(kept, tmp_path: Path) -
     for file in folder.glob("checkpoints/step-*/model.safetensors"):
         file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"no complete checkpoint to resume from; damaged: step-00000006: this is not"):
-        fine_tune(given(project, resume=folder, num_epochs=3))
+        fine_tune(tiny_run(project, resume=folder, num_epochs=3))
 
 
 def test_python_resumes_too(kept, tmp_path: Path) -> None:

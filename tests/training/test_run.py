@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.run_logs import events_of, warnings_of
 from tests.sounds import make_project
 from utils.config import TrainConfig
@@ -22,8 +23,7 @@ from utils.training.train import fine_tune
 
 
 def config_of(project: Project, **settings) -> TrainConfig:
-    values = {"base": "tiny", "num_epochs": 2, "batch_size": 2} | settings
-    return TrainConfig(project=project.name, output=project.output, **values)
+    return tiny_run(project, **{"num_epochs": 2, "batch_size": 2} | settings)
 
 
 def test_a_run_leaves_exactly_these_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

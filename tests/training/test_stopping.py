@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.run_logs import events_of
 from tests.sounds import make_project
 from utils.config import TrainConfig
@@ -55,7 +56,7 @@ def start(project: Project) -> tuple[subprocess.Popen, Path]:
 
 
 def settings_of(project: Project) -> TrainConfig:
-    return TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=NUM_EPOCHS, device="cpu")
+    return tiny_run(project, num_epochs=NUM_EPOCHS, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,7 @@ def test_a_second_training_on_the_same_device_is_refused_by_name(project: Projec
     child, folder = start(project)
     try:
         with pytest.raises(UserError, match="signalled"):
-            fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=1, device="cpu"))
+            fine_tune(tiny_run(project, num_epochs=1, device="cpu"))
     finally:
         child.send_signal(signal.SIGTERM)
         child.communicate(timeout=240)

@@ -7,9 +7,10 @@ import torch
 from accelerate import Accelerator
 from torch.overrides import TorchFunctionMode
 
+from tests.configs import tiny_run
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.config import Device, TrainConfig
+from utils.config import Device
 from utils.model.gpt import ForwardOptions, unwatched
 from utils.model.mel import conditioning_mel
 from utils.project.paths import Project
@@ -24,7 +25,7 @@ from utils.training_optimizations import TrainingOptimizer
 
 @pytest.fixture(scope="module")
 def clips(prepared: Project, tmp_path_factory):
-    config = TrainConfig(base="tiny", project=prepared.name, output=prepared.output)
+    config = tiny_run(prepared)
     base = find_base("tiny")
     return load_data(settle(config, prepared, base), prepared, base, Accelerator(cpu=True)).train
 

@@ -5,10 +5,10 @@ import platform
 from dataclasses import dataclass, field
 
 from utils.errors import UserError
-from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus, trained_on
+from utils.hardware.gpu import Gpu, find_gpus, trained_on
 from utils.hardware.processor import Cpu, compiler, cpu
 from utils.hardware.resources import Memory, memory
-from utils.hardware.wheel import TorchBuild, gpu_problems, torch_build
+from utils.hardware.wheel import gpu_problems, torch_build
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +65,8 @@ def missing_operation(error: BaseException) -> UserError | None:
 
 
 def this_machine() -> Machine:
-    """The computer this runs on, queried each time."""
-    return assemble(find_gpus(), torch_build(), cpu(), memory())
-
-
-def assemble(survey: GpuSurvey, build: TorchBuild, processor: Cpu, free: Memory) -> Machine:
-    """A machine of its parts; of several GPUs it has the one that training takes, not the best one."""
+    """The computer this runs on, queried each time; of several GPUs the one that training takes, not the best one."""
+    survey, build = find_gpus(), torch_build()
     taken = trained_on(survey.gpus)
     # Where all are hidden, the page still says which GPU there would be.
     gpu = taken or max(survey.gpus, key=lambda gpu: gpu.total_bytes, default=None)
@@ -86,8 +82,8 @@ def assemble(survey: GpuSurvey, build: TorchBuild, processor: Cpu, free: Memory)
             f"to train on {other.name}, set CUDA_VISIBLE_DEVICES={other.uuid or other.index}" for other in usable
         ]
     return Machine(
-        cpu=processor,
-        memory=free,
+        cpu=cpu(),
+        memory=memory(),
         gpu=gpu,
         gpu_reason=survey.reason,
         gpu_problems=problems,

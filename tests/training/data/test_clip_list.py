@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.clip_tables import listed
+from tests.configs import tiny_run
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.training.data import load
@@ -26,7 +26,7 @@ from utils.training.switches.optim import make_accelerator
 def start(project: Project, **settings) -> TrainingData:
     """As a training does."""
     base = find_base("tiny")
-    config = TrainConfig(base="tiny", project=project.name, output=project.output, device="cpu", **settings)
+    config = tiny_run(project, device="cpu", **settings)
     return load_data(settle(config, project, base), project, base, make_accelerator("cpu"))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.inference.stock import load_stock
 from tests.sounds import make_project
 from utils.bases.base import Base
@@ -121,7 +122,7 @@ def test_a_damaged_copy_is_refused_before_a_run_exists(amharic: Project) -> None
 
 def test_old_rows_are_the_bases_own(amharic: Project) -> None:
     base = find_base("tiny")
-    config = TrainConfig(base="tiny", project=amharic.name, output=amharic.output, language="amh", use_amharic_g2p=True)
+    config = tiny_run(amharic, language="amh", use_amharic_g2p=True)
     grown = language_base(config, amharic, base)
     rows = base.state()[EMBEDDING].shape[0]
     assert torch.equal(grown.state()[EMBEDDING][:rows], base.state()[EMBEDDING])
@@ -139,13 +140,13 @@ def test_old_rows_are_the_bases_own(amharic: Project) -> None:
 def test_what_cannot_be_is_refused_before_a_run_exists(amharic: Project, settings: dict, message: str) -> None:
     before = set(amharic.runs.iterdir()) if amharic.runs.is_dir() else set()
     with pytest.raises(UserError, match=message):
-        fine_tune(TrainConfig(base="tiny", project=amharic.name, output=amharic.output, **settings))
+        fine_tune(tiny_run(amharic, **settings))
     assert (set(amharic.runs.iterdir()) if amharic.runs.is_dir() else set()) == before
 
 
 def test_a_base_that_reads_latin_is_not_fed_ethiopic_letters(amharic: Project, trained: TrainedModel) -> None:
     base = Base(Path(json.loads((Path(trained.exp_path) / "base.json").read_text(encoding="utf-8"))["folder"]))
-    config = TrainConfig(base="tiny", project=amharic.name, output=amharic.output, language="am")
+    config = tiny_run(amharic, language="am")
     with pytest.raises(UserError, match="use_amharic_g2p is off"):
         language_base(config, amharic, base)
 

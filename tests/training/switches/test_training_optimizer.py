@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.run_logs import events_of
 from tests.sounds import make_project
 from utils.bases.base import Base
@@ -33,7 +34,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a
 
 def run(project: Project, **settings) -> TrainResult:
     values = {"num_epochs": 1, "batch_size": 2, "device": "cpu", "sdpa": True, "dropout": 0.0, **settings}
-    return fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, **values))
+    return fine_tune(tiny_run(project, **values))
 
 
 def reported(result: TrainResult) -> dict[str, dict]:
@@ -321,9 +322,7 @@ def test_a_budget_smaller_than_the_longest_clip_is_refused(project: Project) -> 
 
 
 def test_a_fixed_length_that_no_clip_reaches_is_reduced(project: Project, caplog: pytest.LogCaptureFixture) -> None:
-    config = TrainConfig(
-        base="tiny", project=project.name, output=project.output, max_audio_length=44_100, max_mel_length=6_000
-    )
+    config = tiny_run(project, max_audio_length=44_100, max_mel_length=6_000)
     assert settle(config, project, find_base("tiny")).max_mel_length == 44
     assert "max_mel_length 6000 is reduced to 44 codes" in caplog.text and "4 mel frames" in caplog.text
 

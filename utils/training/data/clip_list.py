@@ -119,6 +119,8 @@ class ClipRow(NamedTuple):
     """A clip that trains, once its codes are known."""
 
     audio: str
+    content: str
+    """Hash of the file."""
     speaker: str
     num_samples: int
     is_native: bool
@@ -178,7 +180,7 @@ class ClipList(Sequence[TrainingClip]):
     @classmethod
     def of(cls, rows: Sequence[ClipRow], codes: NDArray[np.int16], spans: Sequence[tuple[int, int]]) -> Self:
         """The table of clips whose codes begin at the first number of their span; the second is how many there are."""
-        audio, speakers, num_samples, native, tokens, readings = zip(*rows, strict=True)
+        audio, _, speakers, num_samples, native, tokens, readings = zip(*rows, strict=True)
         names = {name: number for number, name in enumerate(dict.fromkeys(speakers))}
         starts, counts = np.array(spans, dtype=np.int64).T
         return cls(

@@ -143,8 +143,7 @@ def load_data(
     own = tokenizer.check_language(config.language)
     sources = [(config.train_csv, own, "train on"), (config.eval_csv, own, "evaluate with")]
     sources += [(one.project.train_csv, one.language, f"keep {one.language} with") for one in kept]
-    csvs = [csv for csv, _, _ in sources]
-    manifests = _rows(csvs)
+    manifests = _rows([csv for csv, _, _ in sources])
     files = AudioFiles(root)
     if accelerator.num_processes > 1:
         # Each reads its part of the recordings that are new.
@@ -175,17 +174,12 @@ def load_data(
     del lists[2:]
     if accelerator.is_main_process:
         files.save()
-    hashes = [[files.facts(Path(clip.audio)).content for clip in clips] for clips in lists]
     # A recording that several clips name is encoded once.
-    recordings = {
-        audio: Path(clip.audio)
-        for clips, contents in zip(lists, hashes, strict=True)
-        for clip, audio in zip(clips, contents, strict=True)
-    }
+    recordings = {clip.content: Path(clip.audio) for clip in chain.from_iterable(lists)}
     cache = encode_missing(recordings, base, root, accelerator=accelerator, progress=progress)
     codes, tables = cache.mapped(), list[ClipList]()
-    for clips, contents in zip(lists, hashes, strict=True):
-        spans = list(map(cache.index.__getitem__, contents))
+    for clips in lists:
+        spans = [cache.index[clip.content] for clip in clips]
         if config.trim_end:
             spans = [(start, len(up_to_silence(codes[start : start + count]))) for start, count in spans]
         tables.append(ClipList.of(clips, codes, spans))
@@ -201,7 +195,7 @@ def load_data(
         log.info("guided attention: %d of %d clips have word times", train.num_timed, len(train))
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
-    lengths = dict(zip(hashes[0], train.num_samples.tolist(), strict=True))
+    lengths = {clip.content: clip.num_samples for clip in lists[0]}
     return TrainingData(
         train=train,
         evaluate=evaluate,
@@ -209,7 +203,7 @@ def load_data(
         num_own=num_own,
         drawn=drawn,
         audio_bytes=2 * sum(lengths.values()),
-        contents=[content for contents in hashes for content in contents],
+        contents=[clip.content for clip in chain.from_iterable(lists)],
     )
 
 
@@ -262,7 +256,7 @@ def _checked(
         if isinstance(found, str):
             dropped.append({"clip": Path(row.audio).name, "reason": found})
         else:
-            clips.append(ClipRow(row.audio, row.speaker, facts.num_samples, facts.is_native, *found))
+            clips.append(ClipRow(row.audio, facts.content, row.speaker, facts.num_samples, facts.is_native, *found))
         if progress is not None:
             progress(f"tokenizing {name}", done, len(rows))
     return clips, dropped
