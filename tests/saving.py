@@ -1,6 +1,7 @@
-"""Checkpoints of a model that no run trains."""
+"""Checkpoints of a model that no run trains, and whether weights are the same."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +27,8 @@ def save_best(checkpoints: Checkpoints, step: int, model: nn.Module, state: dict
     best = checkpoints.link_best(elsewhere.write_last(step, {MODEL_FILE: merged_state(model)}, state))
     shutil.rmtree(elsewhere.run)
     return best
+
+
+def same(mine: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> bool:
+    """Whether both hold the same tensors under the same names."""
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in theirs)

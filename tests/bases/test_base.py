@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.saving import same
 from utils.bases.base import XTTS_CROP, Base, TrainingDefaults
 from utils.bases.decoder import load_decoder
 from utils.bases.find import find_base
@@ -31,7 +32,7 @@ def test_tiny_is_made_once_and_always_the_same(tmp_path: Path) -> None:
     again = Base(make_tiny(tmp_path / "again"))
     mine, theirs = first.state(), again.state()
     assert mine.keys() == theirs.keys()
-    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+    assert same(mine, theirs)
     assert not list(tmp_path.glob(".again*")), "nothing temporary is left"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.configs import tiny_run
 from tests.dataset.recordings import make_source
-from tests.jobs.children import eventually
+from tests.jobs.children import await_exit_code, eventually
 from tests.sounds import make_project
 from utils import jobs
 from utils.callbacks import ProgressFn
@@ -217,5 +217,5 @@ def test_a_training_that_was_asked_to_stop_saves_and_exits_with_0(tmp_path: Path
     assert jobs.wait(job.folder, 120).state == "stopped", job.log.read_text()
     step = EventLog(job.events).last("step")
     assert (job.folder / "checkpoints" / f"step-{step['step']:08d}" / "complete.json").is_file()
-    eventually(lambda: (record := read_record(job.folder)) and record.exit_code is not None)
+    await_exit_code(job.folder)
     assert read_record(job.folder).exit_code == 0  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ import psutil
 from utils import jobs
 from utils.config import Device, TrainConfig
 from utils.runs.log import Event, read_events
-from utils.runs.record import JOB_FILE
+from utils.runs.record import JOB_FILE, read_record
 
 HEAD = """
 import json, os, signal, subprocess, sys, time
@@ -113,3 +113,8 @@ def is_running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def await_exit_code(folder: Path) -> None:
+    """Return once the end of a job's process was noted in its record."""
+    eventually(lambda: (record := read_record(folder)) and record.exit_code is not None)

@@ -13,6 +13,7 @@ from tests.jobs.children import (
     POLITE,
     SILENT,
     STUBBORN,
+    await_exit_code,
     begun,
     edit_record,
     ended,
@@ -23,7 +24,7 @@ from tests.jobs.children import (
 from utils import jobs
 from utils.errors import UserError
 from utils.runs import record as record_module
-from utils.runs.record import JOB_FILE, read_record
+from utils.runs.record import JOB_FILE
 from webui import text
 from webui.change import TOAST
 from webui.handlers import training
@@ -79,7 +80,7 @@ def test_a_job_that_was_stopped_before_it_could_hear_is_stopped(output: Path) ->
 
 def test_stopping_what_has_ended_changes_nothing(output: Path) -> None:
     job = ended(started(output, FINISHES))
-    eventually(lambda: (record := read_record(job.folder)) and record.exit_code is not None)
+    await_exit_code(job.folder)
     before = (job.folder / JOB_FILE).read_bytes()
     assert jobs.stop(job.folder).state == "finished"
     assert (job.folder / JOB_FILE).read_bytes() == before

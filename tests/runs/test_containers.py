@@ -9,13 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.children import FINISHES, HEAD, SILENT, begun, config_of, edit_record, ended, eventually, started
+from tests.jobs.children import (
+    FINISHES,
+    HEAD,
+    SILENT,
+    await_exit_code,
+    begun,
+    config_of,
+    edit_record,
+    ended,
+    eventually,
+    started,
+)
 from utils import jobs
 from utils.errors import UserError
 from utils.jobs import child
 from utils.runs import record as job_module
 from utils.runs.log import EventWriter
-from utils.runs.record import ALIVE_FILE, identify, read_record
+from utils.runs.record import ALIVE_FILE, identify
 
 BEATS = """
 from pathlib import Path
@@ -48,7 +59,7 @@ def test_a_job_of_a_container_that_is_gone_holds_neither_its_gpu_nor_its_run(
             started(output, SILENT, resume=job.folder)
         assert job.pid is not None
         os.kill(job.pid, 9)
-        eventually(lambda: (record := read_record(job.folder)) and record.exit_code is not None)
+        await_exit_code(job.folder)
         # The old container's server was killed, too, and noted nothing.
         edit_record(job, exit_code=None, state="running")
         eventually(lambda: jobs.status(job.folder).state == "lost")

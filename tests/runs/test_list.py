@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.children import FINISHES, POLITE, begun, ended, eventually, started
+from tests.jobs.children import FINISHES, POLITE, await_exit_code, begun, ended, started
 from utils import jobs
 from utils.jobs import JobWatch
 from utils.project.paths import Project
 from utils.runs import list as runs
 from utils.runs.log import EventWriter
-from utils.runs.record import read_record, status_or_none
+from utils.runs.record import status_or_none
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_watch_says_what_is_so_and_reads_what_has_ended_once(output: Path, rea
     ended(job)
     for folder in (job.folder, done.folder):
         # The exit status is noted last.
-        eventually(lambda folder=folder: (record := read_record(folder)) and record.exit_code is not None)
+        await_exit_code(folder)
     known = jobs.list(project)
     assert watched.jobs_of(project) == known
     reads.clear()

@@ -17,6 +17,7 @@ from tests.jobs.children import (
     POLITE,
     SILENT,
     VANISHES,
+    await_exit_code,
     begun,
     child,
     config_of,
@@ -65,7 +66,7 @@ def test_a_job_is_a_child_with_its_settings_log_and_record(output: Path) -> None
 def test_how_a_job_ended(output: Path, body: str, state: str, message: str) -> None:
     job = started(output, body)
     ended(job)
-    eventually(lambda: (record := read_record(job.folder)) and record.exit_code is not None)
+    await_exit_code(job.folder)
     done = jobs.status(job.folder)
     assert done.state == state
     assert message in done.message

@@ -16,9 +16,9 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.run_logs import events_of, warnings_of
+from tests.saving import same
 from tests.training.test_run import config_of
 from utils.cli.train import main
 from utils.jobs import child as stopping
@@ -98,11 +98,11 @@ def num_steps(folder: Path) -> int:
 def assert_same_end(folder: Path, whole: Path) -> None:
     for name in ("model.safetensors", "optimizer.safetensors"):
         mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / name) for run in (folder, whole))
-        assert mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in theirs), name
+        assert same(mine, theirs), name
     mine, theirs = (next(run.glob("checkpoints/best-*")) for run in (folder, whole))
     assert mine.name == theirs.name
     mine, theirs = (read_weights(best / "model.safetensors") for best in (mine, theirs))
-    assert all(torch.equal(mine[key], theirs[key]) for key in theirs), "the best"
+    assert same(mine, theirs), "the best"
 
 
 def step_of(checkpoint: Path | None) -> int:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.saving import save_last
+from tests.saving import same, save_last
 from tests.training.switches.test_training_optimizer import reported
 from tests.training.test_run import config_of
 from utils.bases.base import ADDED_ROWS, Base
@@ -87,7 +87,7 @@ def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgia
     resumed = run(georgian, base=str(grown.folder), resume=cut.folder, num_epochs=2, max_hours=9)
     for file in (MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE):
         mine, theirs = read_weights(last(resumed) / file), read_weights(last(whole) / file)
-        assert mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in theirs), file
+        assert same(mine, theirs), file
 
     chosen = ExportConfig(project=georgian.name, output=georgian.output, run=whole.folder.name)
     with pytest.raises(UserError, match=f"also learned {len(rows)} text rows"):
@@ -159,7 +159,7 @@ def test_moments_come_back_exactly_and_those_in_another_form_start_from_zero(tmp
     moved(gpt, steps=1, optimizer=optimizer)
     moved(other, steps=1, optimizer=again)
     ours, theirs = optimizer_tensors(gpt, optimizer), optimizer_tensors(other, again)
-    assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+    assert same(ours, theirs)
     ours, theirs = adapter_state(gpt), adapter_state(other)
     assert all(torch.equal(ours[key], theirs[key]) for key in ours)
 
@@ -179,7 +179,7 @@ def test_frozen_weights_in_half_precision_compute_as_autocast_does_and_are_saved
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(layer(x), base.gpt.h[0].mlp.c_fc(x))
     saved, whole = merged_state(gpt), merged_state(base)
-    assert saved.keys() == whole.keys() and all(torch.equal(saved[name], whole[name]) for name in whole)
+    assert same(saved, whole)
 
 
 def moved(gpt: nn.Module, *, steps: int, optimizer: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:

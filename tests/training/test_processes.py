@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from tests.run_logs import events_of, warnings_of
+from tests.saving import same
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.cli.train import main
@@ -247,4 +248,4 @@ def test_what_befalls_one_process_ends_both_saves_and_is_gone_on_from_exactly(
     for name in ("model.safetensors", "optimizer.safetensors"):
         runs = (folder, undisturbed.runs / "shared")
         mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / name) for run in runs)
-        assert mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in theirs), name
+        assert same(mine, theirs), name

@@ -12,6 +12,7 @@ import torch
 
 from tests.configs import tiny_run
 from tests.run_logs import events_of, warnings_of
+from tests.saving import same
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.config import TrainConfig
@@ -72,8 +73,7 @@ def cut_run(settings: TrainConfig, project: Project, where: str, monkeypatch: py
 def assert_same_end(folder: Path, whole: Path) -> None:
     for name in ("model.safetensors", "optimizer.safetensors"):
         mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / name) for run in (folder, whole))
-        assert mine.keys() == theirs.keys()
-        assert all(torch.equal(mine[key], theirs[key]) for key in mine), name
+        assert same(mine, theirs), name
 
 
 def steps_of(folder: Path) -> dict[int, Event]:
@@ -154,7 +154,7 @@ def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_by_another_nam
 
 def assert_same_end_of(checkpoints: Path, one: str, other: str) -> None:
     mine, theirs = (read_weights(checkpoints / name / "model.safetensors") for name in (one, other))
-    assert all(torch.equal(mine[key], theirs[key]) for key in theirs)
+    assert same(mine, theirs)
 
 
 def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(kept, tmp_path: Path) -> None:

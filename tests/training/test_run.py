@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.configs import tiny_run
 from tests.run_logs import events_of, warnings_of
+from tests.saving import same
 from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest, write_manifest
@@ -84,7 +84,7 @@ def test_the_log_tells_every_step_and_evaluation(project: Project) -> None:
 
 def test_the_same_seed_gives_the_same_weights(project: Project) -> None:
     first, second = (read_weights(fine_tune(config_of(project)).checkpoint) for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert same(first, second)
 
 
 def test_a_new_run_touches_no_older_one(project: Project) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 
 from tests.configs import tiny_run
 from tests.run_logs import events_of
+from tests.saving import same
 from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.errors import UserError
@@ -91,7 +91,7 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_un
     mine, theirs = (
         read_weights(next(run.glob("checkpoints/step-*")) / "optimizer.safetensors") for run in (folder, undisturbed)
     )
-    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+    assert same(mine, theirs)
 
 
 def test_a_request_that_comes_twice_is_one_and_a_later_one_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

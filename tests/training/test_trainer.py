@@ -8,6 +8,7 @@ from accelerate import Accelerator
 from torch.overrides import TorchFunctionMode
 
 from tests.configs import tiny_run
+from tests.saving import same
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.config import Device
@@ -76,7 +77,7 @@ def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_w
     assert watched.step(batches) == plain.step(batches) and watched.step(batches) == plain.step(batches)
     assert seen == [True, *[False] * 5] and watch.has_news
     mine, theirs = watched.gpt.state_dict(), plain.gpt.state_dict()
-    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+    assert same(mine, theirs)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
