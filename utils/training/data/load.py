@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -93,16 +93,6 @@ class TrainingData:
         return {f"{content} {Path(path).name}" for content, path in zip(self.contents, paths, strict=True)}
 
 
-class Reading(NamedTuple):
-    """How texts are read."""
-
-    tokenizer: Tokenizer
-    language: str
-    """Plain code."""
-    config: TrainConfig
-    """Settled: the longest clip and text that train."""
-
-
 class _Row(NamedTuple):
     """A row of a manifest."""
 
@@ -110,6 +100,12 @@ class _Row(NamedTuple):
     text: str
     speaker: str
     word_times: tuple[float, ...]
+
+
+_Read = tuple[bytes, bytes] | str
+"""A clip's tokens and reading, or why it does not train."""
+_Known = Sequence[tuple[_Row, AudioFacts]]
+_Tokenize = Callable[[_Known], list[_Read]]
 
 
 def load_data(
@@ -155,7 +151,7 @@ def load_data(
         files = AudioFiles(root)
     dropped, lists = Drops(), list[list[ClipRow]]()
     for rows, (csv, language, purpose) in zip(manifests, sources, strict=True):
-        clips, lost = _checked(rows, Reading(tokenizer, language, config), files, csv.name, progress)
+        clips, lost = _checked(rows, partial(_tokenized, tokenizer, language, config), files, csv.name, progress)
         if not clips:
             first = f"; the first was dropped because {lost[0]['reason']}" if lost else ""
             what = f"there is no clip to {purpose}{first}"
@@ -239,7 +235,7 @@ def _rows(csvs: Sequence[Path]) -> list[list[_Row]]:
 
 
 def _checked(
-    rows: Sequence[_Row], reading: Reading, files: AudioFiles, name: str, progress: ProgressFn | None
+    rows: Sequence[_Row], tokenize: _Tokenize, files: AudioFiles, name: str, progress: ProgressFn | None
 ) -> tuple[list[ClipRow], Drops]:
     """The clips that train, and the others with their reasons.
 
@@ -252,7 +248,7 @@ def _checked(
         if progress is not None:
             progress("reading clips", number, len(rows))
     clips, dropped = list[ClipRow](), Drops()
-    for done, ((row, facts), found) in enumerate(zip(known, _read(known, reading), strict=True), start=1):
+    for done, ((row, facts), found) in enumerate(zip(known, _read(known, tokenize), strict=True), start=1):
         if isinstance(found, str):
             dropped.append({"clip": Path(row.audio).name, "reason": found})
         else:
@@ -262,17 +258,13 @@ def _checked(
     return clips, dropped
 
 
-_Read = tuple[bytes, bytes] | str
-"""A clip's tokens and reading, or why it does not train."""
-
-
-def _read(known: Sequence[tuple[_Row, AudioFacts]], reading: Reading) -> Iterator[_Read]:
+def _read(known: _Known, tokenize: _Tokenize) -> Iterator[_Read]:
     """What is made of each clip's text, in order; in several processes where there are many."""
     workers = min(usable_cpus(), MOST_PROCESSES) if len(known) >= WORTH_PROCESSES else 1
     loader: DataLoader[Any] = DataLoader(
         known,  # type: ignore[arg-type]  # any sequence is a data set
         batch_size=TEXTS_A_TASK,
-        collate_fn=partial(_tokenized, reading),
+        collate_fn=tokenize,
         num_workers=workers if workers > 1 else 0,
         # Its own: a loader draws a number, which must not move what the run draws.
         generator=torch.Generator(),
@@ -285,20 +277,21 @@ def _read(known: Sequence[tuple[_Row, AudioFacts]], reading: Reading) -> Iterato
         raise UserError(what=f"a process that tokenizes ended: {error}", fix="free memory, then start again") from error
 
 
-def _tokenized(reading: Reading, known: Sequence[tuple[_Row, AudioFacts]]) -> list[_Read]:
-    found, most = list[_Read](), reading.config.max_audio_length
+def _tokenized(tokenizer: Tokenizer, language: str, config: TrainConfig, known: _Known) -> list[_Read]:
+    """What is made of the texts of clips in a language (a plain code), or why one is longer than the settings allow."""
+    found, most = list[_Read](), config.max_audio_length
     assert most
     for row, facts in known:
         try:
             if problem := length_problem(facts.num_samples, most):
                 raise UserError(what=problem)
-            tokens = tokens_of(row.text, reading.tokenizer, reading.language, reading.config.max_text_length)
+            tokens = tokens_of(row.text, tokenizer, language, config.max_text_length)
         except UserError as error:
             found.append(error.what)
             continue
         times = np.zeros(0, dtype=np.float32)
         if row.word_times:
-            starts = reading.tokenizer.word_starts(row.text, reading.language)
+            starts = tokenizer.word_starts(row.text, language)
             times = reading_of(row.word_times, starts, facts.num_samples / DATASET_RATE)
         found.append((np.array(tokens, dtype=np.int32).tobytes(), times.tobytes()))
     return found
