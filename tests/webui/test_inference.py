@@ -313,7 +313,7 @@ def test_comparing_and_judging_blind(studio, project, monkeypatch):
     assert all(Path(side["value"]).is_file() for side in visible)
     identity = last["inference.trial"].partition("/")[0]
     first = compare.prefer_a(studio, form(trial=last["inference.trial"]))
-    assert "You preferred" in first["inference.told"]
+    assert "You preferred" in first["inference.voted"]
     second = compare.prefer_same(studio, form(trial=first["inference.trial"]))
     assert second["inference.trial"] == "" and text.ALL_RATED in second["inference.votes"]
     with pytest.raises(UserError, match="no pair to rate"):

@@ -132,7 +132,7 @@ def read_voice_file(path: Path, base: Base) -> VoiceFile:
             raise _damaged(path, f"{layer} has sizes {found}; rank {facts['rank']} takes {wanted}")
         if not all(one.dtype is DTYPE and one.isfinite().all() for one in pair):
             raise _damaged(path, f"{layer} holds no finite numbers of 16 bits")
-        # Copied: what was read is the mapped file, and whoever copies another one over it would end this process.
+        # Copied: what was read is the mapped file, and a copy of another one over it would end this process.
         pairs.append((pair[0].clone(), pair[1].clone()))
     content = tensors.get(REFERENCE)
     if content is None or content.dtype is not torch.uint8:

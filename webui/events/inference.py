@@ -216,7 +216,7 @@ def _wire_comparing(frame: Frame) -> Any:
             [f"inference.prefer_{name}:click"],
             handler,
             inputs=[PROJECT, "inference.trial"],
-            outputs=["inference.told", "inference.trial", "inference.a", "inference.b", "inference.votes"],
+            outputs=["inference.voted", "inference.trial", "inference.a", "inference.b", "inference.votes"],
             api_name=f"inference_prefer_{name}",
             concurrency_limit=None,
         )

@@ -72,7 +72,7 @@ def cast_vote(choice: str, studio: Studio, values: Values) -> Updates:
     note = view.tag(
         "div", text.voted(text.model_title(cast["a"]), text.model_title(cast["b"]), cast["choice"]), role="status"
     )
-    return {"inference.told": note} | _blind(project, trial.partition("/")[0])
+    return {"inference.voted": note} | _blind(project, trial.partition("/")[0])
 
 
 prefer_a, prefer_b, prefer_same = (partial(cast_vote, choice) for choice in ("a", "b", "same"))

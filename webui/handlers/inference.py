@@ -48,7 +48,7 @@ OF_PROJECT = (
     *HIDDEN_OF_PROJECT,
     *BOXES,
     *(f"inference.{name}" for name in ("speaker", "status", "current", "player", "whole")),
-    *(f"inference.{name}" for name in ("compare_status", "trial", "a", "b", "votes", "told")),
+    *(f"inference.{name}" for name in ("compare_status", "trial", "a", "b", "votes", "voted")),
 )
 """What the tab shows of one project's takes and comparisons, beside the lists to choose from."""
 VOICE_FIELDS = ("recording", "clip", "speaker", "library_box")
@@ -103,7 +103,7 @@ def _nothing_of_project() -> Updates:
         "inference.status": text.NOTHING_SPOKEN,
         "inference.compare_status": text.NO_COMPARISON,
         **dict.fromkeys(BOXES, Change(visible=False)),
-        **dict.fromkeys(("inference.current", "inference.trial", "inference.votes", "inference.told"), ""),
+        **dict.fromkeys(("inference.current", "inference.trial", "inference.votes", "inference.voted"), ""),
     }
 
 

@@ -244,12 +244,12 @@ def _compared() -> dict[str, Block]:
     with gr.Tab(text.BLIND):
         parts["trial"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.BLIND)
         with gr.Row():
-            parts["a"] = gr.Audio(label=text.HEARD_A, interactive=False, type="filepath", elem_id="heard-a", buttons=[])
-            parts["b"] = gr.Audio(label=text.HEARD_B, interactive=False, type="filepath", elem_id="heard-b", buttons=[])
+            parts["a"] = gr.Audio(label=text.SIDE_A, interactive=False, type="filepath", elem_id="blind-a", buttons=[])
+            parts["b"] = gr.Audio(label=text.SIDE_B, interactive=False, type="filepath", elem_id="blind-b", buttons=[])
         with gr.Row():
             parts["prefer_a"] = gr.Button(text.A_BETTER, elem_id="prefer-a")
             parts["prefer_same"] = gr.Button(text.NO_DIFFERENCE, elem_id="prefer-same")
             parts["prefer_b"] = gr.Button(text.B_BETTER, elem_id="prefer-b")
-        parts["told"] = gr.HTML(elem_id="blind-told")
+        parts["voted"] = gr.HTML(elem_id="blind-voted")
         parts["votes"] = gr.HTML(elem_id="votes")
     return parts

@@ -265,7 +265,7 @@ def _by_companion(audio: Path, folder: Path, reading: ReadOptions, missing: Faul
     cues_beside, text = cue_files(audio, files), find_text(audio, files)
     is_recognized = bool(cues_beside) and cues_beside[0].suffix.lower() not in SUBTITLE_SUFFIXES
     if is_recognized and files.is_file(str(text)) and (duration(audio) or 0.0) <= reading.long_audio.limits.longest_s:
-        # Somebody may have corrected the text, which a short recording needs no times for.
+        # The text may have been corrected by hand, and a short recording needs no times.
         cues_beside = []
     companion = cues_beside[0] if cues_beside else text if files.is_file(str(text)) else None
     if companion is None and not files.is_link(str(text)):
