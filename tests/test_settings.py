@@ -65,7 +65,9 @@ def test_flags_override_a_config_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("batch_size: 3\nsdpa: false\ntrain_csv: a.csv\n", encoding="utf-8")
     command = parse(TrainCommand, None, ["--config", str(file), "--project", "a", "--batch-size", "5"])
-    assert command.settings == TrainConfig(project="a", batch_size=5, sdpa=False, train_csv=Path("a.csv"))
+    assert command.settings_of(TrainConfig) == TrainConfig(
+        project="a", batch_size=5, sdpa=False, train_csv=Path("a.csv")
+    )
     with pytest.raises(SystemExit):
         parse(TrainCommand, None, [f"--config={file}"])  # no project
 
@@ -75,7 +77,7 @@ def test_a_runs_own_settings_are_a_config_file(tmp_path: Path) -> None:
     folder.mkdir()
     TrainConfig(project="a", num_epochs=7, run_id=folder.name).save(folder / "config.yaml")
     command = parse(TrainCommand, None, ["--config", str(folder / "config.yaml")])
-    assert command.settings == TrainConfig(project="a", num_epochs=7)
+    assert command.settings_of(TrainConfig) == TrainConfig(project="a", num_epochs=7)
 
 
 def test_config_files_work_for_preparation(tmp_path: Path) -> None:

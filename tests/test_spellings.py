@@ -103,7 +103,7 @@ def test_a_settings_file_as_other_trainers_lay_it_out(tmp_path: Path) -> None:
         "project: anna\ntraining:\n  dtype: bfloat16\n  batch_size: 4\n  gradient_accumulation_steps: 8\n"
         "  num_workers: 2\n  prefetch_factor: 3\n  use_compile: true\n"
     )
-    found = parse(TrainCommand, None, ["--config", str(path), "--num-workers", "1"]).settings
+    found = parse(TrainCommand, None, ["--config", str(path), "--num-workers", "1"]).settings_of(TrainConfig)
     assert (found.project, found.mixed_precision, found.batch_size, found.compile) == ("anna", "bf16", 4, "default")
     assert (found.grad_accumulation, found.num_workers, found.prefetch_factor) == (8, 1, 3)
     path.write_text("project: anna\ntraining:\n  dtype: bfloat16\nmixed_precision: fp16\n")
@@ -118,5 +118,5 @@ def test_a_settings_file_in_json_may_have_comments(tmp_path: Path) -> None:
         '  "num_workers": 0  // 2\n'
         "  // Effective batch size = 16\n}\n"
     )
-    found = parse(TrainCommand, None, ["--config", str(path)]).settings
+    found = parse(TrainCommand, None, ["--config", str(path)]).settings_of(TrainConfig)
     assert (found.project, found.base, found.compile, found.num_workers) == ("anna", "https://x//y", "default", 0)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -43,6 +43,21 @@ EVERYDAY = frozenset(f"--{name}" for name in _EVERYDAY.split())
 log = logging.getLogger(__name__)
 
 ConfigType = TypeVar("ConfigType", bound=Config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageFlags:
+    """Flags of a command beside the settings of its stage."""
+
+    config: Path | None = None
+    """YAML file of any of these settings, such as a run's config.yaml; flags override it."""
+    accept_license: bool = False
+    """Agree to the license of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
+
+    def settings_of(self, stage: type[ConfigType]) -> ConfigType:
+        """The settings that the stage itself is given."""
+        assert is_dataclass(stage)
+        return stage(**{field.name: getattr(self, field.name) for field in fields(stage)})
 
 
 def run_command(

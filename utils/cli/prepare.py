@@ -1,10 +1,9 @@
 """Recordings with transcripts to a dataset: python -m utils.cli.prepare --input PATH --project NAME --language en."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 
-from utils.cli.common import progress_phases, run_command
+from utils.cli.common import StageFlags, progress_phases, run_command
 from utils.dataset.settings import PrepareConfig
 from utils.options import STARTER
 from utils.project.advice import command
@@ -12,18 +11,8 @@ from utils.project.paths import open_project
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepareCommand(PrepareConfig):
+class PrepareCommand(StageFlags, PrepareConfig):
     """Turn recordings with transcripts into a dataset."""
-
-    config: Path | None = None
-    """YAML file of any of these settings, such as a run's config.yaml; flags override it."""
-    accept_license: bool = False
-    """Agree to the license of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
-
-    @property
-    def settings(self) -> PrepareConfig:
-        """What the preparation itself is given."""
-        return PrepareConfig(**{field.name: getattr(self, field.name) for field in fields(PrepareConfig)})
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -37,7 +26,7 @@ def _prepare(given: PrepareCommand) -> None:
     from utils.dataset.build import prepare
     from utils.dataset.sources.read import require_inputs
 
-    config = given.settings
+    config = given.settings_of(PrepareConfig)
     project = open_project(config.project, config.output)
     # Before a download, which takes long.
     require_inputs((config.input, *config.also))

@@ -3,14 +3,13 @@
 import logging
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utils.callbacks import ProgressFn
-from utils.cli.common import error_exits, given_fields, progress_phases, run_command
+from utils.cli.common import StageFlags, error_exits, given_fields, progress_phases, run_command
 from utils.cli.measure_switches import CHOSEN, heeding_sigterm, measure_switches
 from utils.config import TrainConfig
 from utils.project.advice import command
@@ -26,7 +25,7 @@ log = logging.getLogger("utils.cli.train")  # Run as a module, __name__ is anoth
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainCommand(TrainConfig):
+class TrainCommand(StageFlags, TrainConfig):
     """Fine-tune the GPT of a base model on a prepared dataset."""
 
     preflight: bool = False
@@ -34,19 +33,10 @@ class TrainCommand(TrainConfig):
     auto: bool = False
     """Measure likewise, take the fastest combination and batch size that fit, and train with them; switches and a batch
     size that you give stay, also where they are the default."""
-    config: Path | None = None
-    """YAML file of any of these settings, such as a run's config.yaml; flags override it."""
-    accept_license: bool = False
-    """Agree to the license of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
 
     def problems(self) -> list[str]:
         both = ["preflight trains nothing and auto trains; give one of them"] if self.preflight and self.auto else []
         return super().problems() + both
-
-    @property
-    def settings(self) -> TrainConfig:
-        """What the run itself is given."""
-        return TrainConfig(**{field.name: getattr(self, field.name) for field in fields(TrainConfig)})
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -67,7 +57,7 @@ def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]
     # Imported late: a wrong flag should be answered at once.
     from utils.bases.download import fetch_base
 
-    config = command.settings
+    config = command.settings_of(TrainConfig)
     for note in notes:
         log.info(note)
     if config.resume is None:

@@ -27,7 +27,7 @@ from webui.markup import join
 from webui.studio import Studio
 from webui.temporary import discard
 from webui.views import report as view
-from webui.views.parts import gigabytes
+from webui.views.parts import empty, framed, gigabytes
 
 FORM = "data.set_"
 """Ids of components that hold a setting begin so."""
@@ -135,9 +135,9 @@ def show(studio: Studio, values: Values) -> Updates:
     """Return a project's uploads and its dataset report."""
     project = studio.project_or_none(values["project.project"])
     if project is None:
-        return uploads_shown(None) | _nothing(view.no_project())
+        return uploads_shown(None) | _nothing(empty(text.NO_PROJECT_YET))
     if not project.report.is_file():
-        return uploads_shown(project) | _nothing(view.no_dataset())
+        return uploads_shown(project) | _nothing(framed(text.DATASET, empty(text.NO_REPORT_YET)))
     try:
         found = replace(current_report(project), clips=current_clips(project))
     except UserError as error:

@@ -1,6 +1,6 @@
 """Texts of tab 4, System."""
 
-from webui.text.catalog import _, engine_text, ngettext
+from webui.text.catalog import _, ngettext
 
 MACHINE = _("This machine")
 VERSIONS = _("Versions")
@@ -64,8 +64,3 @@ CPUS = _("{model}, {count} usable CPUs")
 MEMORY_FREE = _("{total}, {free} free")
 DISK_FREE = _("{free} free on this disk")
 DRIVER = _("driver {version}")
-
-
-def no_gpu_of(reason: str) -> str:
-    """Why there is no GPU, as the driver answers."""
-    return engine_text(reason)

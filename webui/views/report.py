@@ -148,14 +148,6 @@ def clip(found: ClipReport, *, has_sound: bool) -> Markup:
     return tag("div", heading, line, why, read, silent)
 
 
-def no_project() -> Markup:
-    return empty(text.NO_PROJECT_YET)
-
-
-def no_dataset() -> Markup:
-    return framed(text.DATASET, empty(text.NO_REPORT_YET))
-
-
 def broken(error: UserError) -> Markup:
     """A report that cannot be read."""
     return message("error", error)

@@ -17,6 +17,7 @@ from utils.project.uploads import UPLOADS_FOLDER
 from utils.speech.takes import TAKES_FOLDER
 from webui import text
 from webui.markup import Markup, tag
+from webui.text.catalog import engine_text
 from webui.views.parts import empty, framed, gigabytes, memory_size, message, state_badge, table
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def machine(found: Machine) -> Markup:
 
 def _gpu(found: Machine) -> str:
     if found.gpu is None:
-        return text.no_gpu_of(found.gpu_reason) if found.gpu_reason else text.NONE
+        return engine_text(found.gpu_reason) if found.gpu_reason else text.NONE
     facts = [
         found.gpu.name,
         found.gpu.architecture,
