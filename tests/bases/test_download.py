@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub.constants
 import pytest
 
 from tests.model.faults import download_in_child, full_after, wait_for
-from tests.model.hub_server import BIG, HubServer, base_files, git_sha1
+from tests.model.hub_server import BIG, HubServer, base_files, git_sha1, only_hub
 from utils.bases import hub as hub_module
 from utils.bases.download import INCOMING, download_base
 from utils.bases.find import LOCK_NAME, verify_base
@@ -23,18 +22,13 @@ from utils.errors import UserError
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
     """A hub with all three versions, and an environment in which only its address matters."""
-    for name in ("HF_HUB_OFFLINE", "XTTS_STUDIO_REPOSITORY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(hub_module, "RETRY_WAIT_S", 0.0)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    huggingface_hub.close_session()
-    with HubServer(revisions={"v2.0.2": base_files(2), "v2.0.3": base_files(3), "main": base_files(4)}) as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.address())
+    revisions = {"v2.0.2": base_files(2), "v2.0.3": base_files(3), "main": base_files(4)}
+    with only_hub(monkeypatch, tmp_path / "bases", revisions) as server:
         yield server
-    huggingface_hub.close_session()
 
 
 @pytest.fixture

@@ -3,25 +3,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 
-from tests.model.hub_server import HubServer, base_files
+from tests.model.hub_server import HubServer, base_files, only_hub
 from utils.bases.download import fetch_base
 from utils.errors import UserError
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
-    for name in ("HF_HUB_OFFLINE", "XTTS_STUDIO_REPOSITORY", "COQUI_TOS_AGREED", "http_proxy", "HTTP_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("XTTS_STUDIO_BASES", str(tmp_path / "bases"))
-    huggingface_hub.close_session()
-    with HubServer(revisions={"v2.0.2": base_files(2), "v2.0.3": base_files(3)}) as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.address())
+    with only_hub(monkeypatch, tmp_path / "bases", {"v2.0.2": base_files(2), "v2.0.3": base_files(3)}) as server:
         yield server
-    huggingface_hub.close_session()
 
 
 def test_without_an_agreement_nothing_is_requested(hub: HubServer) -> None:

@@ -5,12 +5,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 import rich
 import rich.progress
 
-from tests.model.hub_server import HubServer, base_files
+from tests.model.hub_server import HubServer, base_files, only_hub
 from utils.bases.find import find_base
 from utils.cli.base import main
 from utils.errors import UserError
@@ -23,15 +22,8 @@ class _Terminal(io.StringIO):
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
-    for name in ("HF_HUB_OFFLINE", "XTTS_STUDIO_REPOSITORY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("XTTS_STUDIO_BASES", str(tmp_path / "bases"))
-    huggingface_hub.close_session()
-    with HubServer(revisions={"v2.0.2": base_files(2)}) as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.address())
+    with only_hub(monkeypatch, tmp_path / "bases", {"v2.0.2": base_files(2)}) as server:
         yield server
-    huggingface_hub.close_session()
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])

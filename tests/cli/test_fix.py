@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.dataset.recordings import config, make_source, snapshot
+from tests.dataset.recordings import clip_of, config, make_source, snapshot
 from utils.cli import fix as command
 from utils.cli.fix import main
 from utils.dataset.build import prepare
 from utils.dataset.edits.edit import FixConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.dataset.storage.report import ClipReport, Report
 from utils.project.paths import Project
 
 
@@ -19,11 +18,6 @@ from utils.project.paths import Project
 def project(tmp_path: Path) -> Project:
     prepare(config(make_source(tmp_path / "in", 6), tmp_path / "out", eval_fraction=0.4))
     return Project(name="voice", output=tmp_path / "out")
-
-
-def _clip(project: Project, number: int) -> ClipReport:
-    clips = Report.load(project.report).clips
-    return next(clip for clip in clips if f"demo-{number:02}" in clip.source and not clip.made_from)
 
 
 def _fix(project: Project, fix: str, clip: str, *more: str) -> None:
@@ -35,7 +29,7 @@ def _texts(project: Project) -> set[str]:
 
 
 def test_a_clip_is_excluded_and_restored(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    clip = _clip(project, 2)
+    clip = clip_of(project, 2)
     _fix(project, "exclude", clip.id)
     assert clip.text not in _texts(project)
     table = capsys.readouterr().out
@@ -82,7 +76,7 @@ def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(
     before = snapshot(project)
     fix, clip, *more = arguments
     with pytest.raises(SystemExit) as caught:
-        _fix(project, fix, _clip(project, 2).id if clip == "demo-02" else clip, *more)
+        _fix(project, fix, clip_of(project, 2).id if clip == "demo-02" else clip, *more)
     assert caught.value.code == 2
     reported = capsys.readouterr().err
     assert reported.startswith("error: ") and message in reported
@@ -90,7 +84,7 @@ def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(
 
 
 def test_another_speaker_keeps_the_words(project: Project) -> None:
-    before = _clip(project, 2)
+    before = clip_of(project, 2)
     _fix(project, "text", before.id, "--speaker", "ben")
-    after = _clip(project, 2)
+    after = clip_of(project, 2)
     assert (after.text, after.speaker) == (before.text, "ben") != (before.text, before.speaker)

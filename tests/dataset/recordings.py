@@ -12,7 +12,7 @@ from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
-from utils.dataset.storage.report import Report
+from utils.dataset.storage.report import ClipReport, Report
 from utils.project.paths import Project, assets_folder
 
 DEMO_VOICE = assets_folder() / "demo_voice"
@@ -51,6 +51,12 @@ def config(
     """Settings that leave the sound as it is and measure nothing, unless `more` says otherwise."""
     plain = {"base": "tiny", "loudness": None, "trim": False, "remove_dc": False, "quality": False}
     return PrepareConfig(input=source, output=output, project=project, language=language, **(plain | more))  # type: ignore[arg-type]
+
+
+def clip_of(project: Project, number: int) -> ClipReport:
+    """The clip of a recording of the bundled voice, which no fix made."""
+    clips = Report.load(project.report).clips
+    return next(clip for clip in clips if f"demo-{number:02}" in clip.source and not clip.made_from)
 
 
 def fix_clip(project: Project, kind: FixKind, clip: str, **values: object) -> Report:

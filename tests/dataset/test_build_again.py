@@ -22,13 +22,6 @@ def source(tmp_path: Path) -> Path:
     return make_source(tmp_path / "in", 6)
 
 
-@pytest.fixture
-def project(tmp_path: Path, source: Path) -> Project:
-    """A dataset of six clips made from `source`."""
-    prepare(config(source, tmp_path / "out"))
-    return Project(name="voice", output=tmp_path / "out")
-
-
 def _splits(project: Project) -> dict[str, str]:
     rows = [(clip.text, "train") for clip in read_manifest(project.train_csv)]
     rows += [(clip.text, "eval") for clip in read_manifest(project.eval_csv)]

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 import soundfile
 import torch
@@ -16,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tests.model.hub_server import HubServer, published_tiny
+from tests.model.hub_server import only_hub, published_tiny
 from tests.server.conftest import start_server
 from tests.sounds import make_project
 from tests.training.test_run import config_of
@@ -340,18 +339,12 @@ def test_its_base_is_downloaded_by_the_name_in_the_file(
         tmp_path / "spoken.wav",
         ["--text", "No.", "--device", "cpu", "--out", str(tmp_path / "spoken.wav")],
     )
-    for name in ("HF_HUB_OFFLINE", "XTTS_STUDIO_REPOSITORY", "COQUI_TOS_AGREED", "HTTP_PROXY", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XTTS_STUDIO_BASES", str(tmp_path / "bases"))
-    huggingface_hub.close_session()
-    with HubServer(revisions={"v2.0.2": files}) as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.address())
+    with only_hub(monkeypatch, tmp_path / "bases", {"v2.0.2": files}):
         with pytest.raises(SystemExit):
             synthesize.main(["--adapter", str(file), *common])
         assert "there is no base 'v2.0.2' on this computer" in capfd.readouterr().err and not spoken.exists()
         monkeypatch.setenv("COQUI_TOS_AGREED", "1")
         synthesize.main(["--adapter", str(file), *common])
-    huggingface_hub.close_session()
     assert soundfile.info(spoken).duration > 0.1
 
 

@@ -12,12 +12,17 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import huggingface_hub.constants
+import pytest
 import torch
 
 from utils.bases.find import find_base
@@ -109,6 +114,29 @@ class HubServer:
         """The body of `GET /api/models/<repository>/revision/<revision>?blobs=true`."""
         siblings = [_described(name, content) for name, content in self.revisions[revision].items()]
         return {"id": self.repository, "sha": self.commit(revision), "siblings": siblings}
+
+
+@contextmanager
+def only_hub(
+    monkeypatch: pytest.MonkeyPatch, bases: Path, revisions: dict[str, dict[str, bytes]]
+) -> Iterator[HubServer]:
+    """A hub in place of the real one for this process, which has agreed to no license.
+
+    Args:
+        monkeypatch: undoes it.
+        bases: folder of what is downloaded.
+        revisions: see `HubServer`.
+    """
+    unset = ("HF_HUB_OFFLINE", "XTTS_STUDIO_REPOSITORY", "COQUI_TOS_AGREED")
+    for name in (*unset, "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("XTTS_STUDIO_BASES", str(bases))
+    huggingface_hub.close_session()
+    with HubServer(revisions=revisions) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.address())
+        yield server
+    huggingface_hub.close_session()
 
 
 def base_files(seed: int) -> dict[str, bytes]:

@@ -8,6 +8,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from utils.audio.decode import decode
+from utils.audio.sound_file import SoundFile
 from utils.bases.amharic import language_tokenizer
 from utils.bases.base import Base
 from utils.callbacks import ProgressFn
@@ -134,11 +135,9 @@ def _num_samples(audio: Path) -> int:
         UserError: the file is missing, cannot be read as sound, or is too short to train on.
     """
     try:
-        info = soundfile.info(audio)
-        if info.format == "RAW":
-            # libsndfile takes some file names for headerless telephone audio, whatever the content.
-            raise TypeError("headerless audio")
-        frames, rate = info.frames, info.samplerate
+        with SoundFile(audio) as sound:
+            frames, rate = sound.frames, sound.samplerate
+    # TypeError: libsndfile takes some file names for headerless telephone audio, whatever the content.
     except (soundfile.LibsndfileError, TypeError):
         wav, rate = decode(audio)
         frames = wav.shape[1]

@@ -31,12 +31,6 @@ def source(tmp_path: Path) -> Path:
     return make_source(tmp_path / "in", 5)
 
 
-@pytest.fixture
-def project(tmp_path: Path, source: Path) -> Project:
-    prepare(config(source, tmp_path / "out"))
-    return Project(name="voice", output=tmp_path / "out")
-
-
 def test_a_new_transcript_is_trained_on_and_outlives_a_preparation(project, source):
     clip = current_clips(project)[0].clip
     save_text(project, clip, '  "Good\n evening" | all, ቡና! ')

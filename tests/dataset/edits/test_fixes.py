@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.dataset import recordings
-from tests.dataset.recordings import fix_clip, make_source
+from tests.dataset.recordings import clip_of, fix_clip, make_source
 from utils.dataset.build import prepare
 from utils.dataset.edits.edit import FixKind
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.dataset.storage.report import ClipReport, Report
+from utils.dataset.storage.report import Report
 from utils.errors import UserError
 from utils.project.paths import Project
 
@@ -31,11 +31,6 @@ def project(tmp_path: Path, source: Path) -> Project:
     return Project(name="voice", output=tmp_path / "out")
 
 
-def _clip(project: Project, number: int) -> ClipReport:
-    clips = Report.load(project.report).clips
-    return next(clip for clip in clips if f"demo-{number:02}" in clip.source and not clip.made_from)
-
-
 def _rows(project: Project) -> dict[str, str]:
     """Text and split of every row."""
     files = ((project.train_csv, "train"), (project.eval_csv, "eval"))
@@ -53,7 +48,7 @@ FIXES: dict[FixKind, dict[str, object]] = {
 
 
 def _fix(project: Project, fix: FixKind) -> Report:
-    return fix_clip(project, fix, _clip(project, 1 if fix == "merge" else 2).id, **FIXES[fix])
+    return fix_clip(project, fix, clip_of(project, 1 if fix == "merge" else 2).id, **FIXES[fix])
 
 
 @pytest.mark.parametrize("fix", FIXES)
@@ -75,7 +70,7 @@ def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, 
 
 
 def test_a_split_makes_two_clips_of_the_whole_sound(project: Project) -> None:
-    clip, side = _clip(project, 2), _rows(project)[_clip(project, 2).text]
+    clip, side = clip_of(project, 2), _rows(project)[clip_of(project, 2).text]
     report = _fix(project, "split")
     halves = [made for made in report.used if made.made_from == (clip.id,)]
     assert sum(half.num_samples for half in halves) == pytest.approx(clip.num_samples, abs=2)
@@ -86,7 +81,7 @@ def test_a_split_makes_two_clips_of_the_whole_sound(project: Project) -> None:
 
 
 def test_merging_joins_sound_and_text(project: Project) -> None:
-    first, second = _clip(project, 1), _clip(project, 2)
+    first, second = clip_of(project, 1), clip_of(project, 2)
     report = _fix(project, "merge")
     (made,) = (clip for clip in report.used if clip.made_from)
     assert made.text == f"{first.text} {second.text}"
@@ -94,7 +89,7 @@ def test_merging_joins_sound_and_text(project: Project) -> None:
 
 
 def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Project, source: Path) -> None:
-    clip = _clip(project, 2)
+    clip = clip_of(project, 2)
     (first, _) = [made for made in _fix(project, "split").used if made.made_from == (clip.id,)]
     report = fix_clip(project, "merge", first.id)
     (whole,) = (again for again in report.used if again.id == clip.id)
@@ -109,7 +104,7 @@ def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Pro
 def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: FixKind) -> None:
     before = _rows(project)
     _fix(project, fix)
-    fix_clip(project, "restore", _clip(project, 1 if fix == "merge" else 2).id)
+    fix_clip(project, "restore", clip_of(project, 1 if fix == "merge" else 2).id)
     assert _rows(project) == before
     prepare(config(source, project.output))
     assert _rows(project) == before
@@ -134,19 +129,19 @@ def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: FixKind
 def test_a_fix_that_would_lose_a_clip_is_refused(
     project: Project, fix: FixKind, values: dict[str, object], message: str
 ) -> None:
-    before, clip = (project.report.read_bytes(), _rows(project)), _clip(project, 2)
+    before, clip = (project.report.read_bytes(), _rows(project)), clip_of(project, 2)
     with pytest.raises(UserError, match=message):
         fix_clip(project, fix, **({"clip": clip.id, "end_s": clip.seconds} | values))
     assert (project.report.read_bytes(), _rows(project)) == before
 
 
 def test_an_edit_outlives_a_wav_that_is_deleted_by_hand(project: Project, source: Path) -> None:
-    fix_clip(project, "text", _clip(project, 2).id, text="Edited, then the wav was lost.")
+    fix_clip(project, "text", clip_of(project, 2).id, text="Edited, then the wav was lost.")
     rows = _rows(project)
-    (project.dataset / _clip(project, 2).clip).unlink()
+    (project.dataset / clip_of(project, 2).clip).unlink()
     prepare(config(source, project.output))
     assert _rows(project) == rows
-    assert (project.dataset / _clip(project, 2).clip).is_file()
+    assert (project.dataset / clip_of(project, 2).clip).is_file()
 
 
 def test_accepting_uses_a_clip_whatever_its_flags(tmp_path: Path, source: Path) -> None:

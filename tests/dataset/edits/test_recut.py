@@ -20,12 +20,6 @@ def source(tmp_path: Path) -> Path:
     return make_source(tmp_path / "in", 4)
 
 
-@pytest.fixture
-def project(tmp_path: Path, source: Path) -> Project:
-    prepare(config(source, tmp_path / "out"))
-    return Project(name="voice", output=tmp_path / "out")
-
-
 def _cuts(project: Project) -> list[ClipReport]:
     """Clips of the second recording that are in use."""
     return [clip for clip in Report.load(project.report).used if "demo-02" in clip.source]

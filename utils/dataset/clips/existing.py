@@ -16,7 +16,7 @@ from utils.dataset.clips.sound import digest
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.locate import printable
 from utils.dataset.storage.manifest import iter_manifest
-from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, MetadataRow, Report, Split, as_edited
+from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Report, Split, as_edited
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.options import DATASET_RATE
@@ -85,14 +85,14 @@ def _has_dataset(project: Project) -> bool:
     return not missing
 
 
-def _rows(project: Project) -> Iterator[tuple[str, MetadataRow]]:
-    """Rows of both metadata files by their path below the dataset folder."""
+def _rows(project: Project) -> Iterator[tuple[str, tuple[Split, str, str]]]:
+    """Split, text and speaker of each row of both metadata files, by its path below the dataset folder."""
     splits: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
     folder, files = project.dataset.absolute(), Listing()
     for csv, split in splits:
         for clip in iter_manifest(csv, files.is_file):
             name = clip.audio.relative_to(folder) if clip.audio.is_relative_to(folder) else clip.audio
-            yield name.as_posix(), MetadataRow(split, clip.text, clip.speaker)
+            yield name.as_posix(), (split, clip.text, clip.speaker)
 
 
 def _with_wav(clip: ClipReport, project: Project) -> ClipReport:
@@ -107,23 +107,24 @@ def _with_wav(clip: ClipReport, project: Project) -> ClipReport:
     return dataclasses.replace(clip.as_dropped(gone), clip="")
 
 
-def _put_in(name: str, row: MetadataRow, project: Project) -> ClipReport:
+def _put_in(name: str, row: tuple[Split, str, str], project: Project) -> ClipReport:
     """A clip for a row that was added by hand."""
+    split, text, speaker = row
     audio = project.dataset.absolute() / name
     source = printable(audio)
     if not audio.is_file():
-        detail = f"a row of the {row.split} metadata names it, but it is not there"
-        return ClipReport(source=source, status="dropped", reason="missing file", detail=detail, text=row.text)
+        detail = f"a row of the {split} metadata names it, but it is not there"
+        return ClipReport(source=source, status="dropped", reason="missing file", detail=detail, text=text)
     pcm = to_pcm16(load_audio(audio, DATASET_RATE))
     return ClipReport(
         source=source,
         clip=name,
         status="used",
-        split=row.split,
-        text=row.text,
-        speaker=row.speaker,
-        source_text=row.text,
-        source_speaker=row.speaker,
+        split=split,
+        text=text,
+        speaker=speaker,
+        source_text=text,
+        source_speaker=speaker,
         num_samples=pcm.shape[1],
         source_hash=file_hash(audio)[:32],
         audio_hash=digest(pcm),

@@ -78,9 +78,11 @@ class ClipMaker:
         parts = ((digest, span.start_s, span.end_s) for span, digest in zip(spans, hashes, strict=True))
         clip = replace(clip, source_hash=hashes[0], id=short_hash(*parts))
         known = self._known.get(("id", clip.id))
-        if known is None and (fault := self.checks.text(clip.text).fault):
-            # What cannot be trained on need not be decoded.
-            return Draft(clip=self._read(clip)[0], fault=fault)
+        if known is None:
+            read, fault = self.checks.read(clip)
+            if fault:
+                # What cannot be trained on need not be decoded.
+                return Draft(clip=read, fault=fault)
         if known is not None and known.reason in BY_HAND:
             return Draft(clip=clip, known=known)
         item = f"sound:{self.settings.key}:{self.settings.quality}:{clip.id}"
@@ -137,12 +139,12 @@ class ClipMaker:
         """A clip in use, perhaps edited or made for another base: what does not fit is dropped, not trained on."""
         if clip.status == "dropped":
             return clip
-        read, fault = self._read(clip)
+        read, fault = self.checks.read(clip)
         fault = fault or self.checks.length(clip.num_samples)
         return _drop(read, fault) if fault else replace(read, notes=self.checks.notes(clip.text))
 
     def _decide(self, clip: ClipReport, sound: ClipSound, known: ClipReport | None) -> ClipReport:
-        clip, fault = self._read(clip)
+        clip, fault = self.checks.read(clip)
         if sound.is_silent:
             fault = fault or Fault("silent", "every sample is zero")
         longer = self.checks.max_audio_length + 1
@@ -155,11 +157,6 @@ class ClipMaker:
         # With its wav and its text, so that under other limits it comes back as it was edited.
         had = known.clip if known is not None and fault.reason != "duplicate audio" else ""
         return replace(_drop(clip, fault), clip=had)
-
-    def _read(self, clip: ClipReport) -> tuple[ClipReport, Fault | None]:
-        """The clip with what the model reads in its text, and what is wrong with that."""
-        found = self.checks.text(clip.text)
-        return replace(clip, num_tokens=found.num_tokens, read=found.read, unknown=found.unknown), found.fault
 
     def _drop_unless_had(self, clip: ClipReport, fault: Fault) -> ClipReport:
         """A file that is gone, locked or no longer named is no reason to lose the clip that was made from it."""
@@ -184,7 +181,7 @@ class ClipMaker:
         )
         if known.reason in BY_HAND:
             return clip
-        clip, fault = self._read(clip)
+        clip, fault = self.checks.read(clip)
         fault = fault or self.checks.length(clip.num_samples)
         if fault is None and not (clip.clip and (self.dataset / clip.clip).is_file()):
             fault = Fault("missing file", f"{printable(Path(clip.source).name)} and the clip made from it are missing")

@@ -16,7 +16,7 @@ from filelock import FileLock
 from utils.dataset.edits.history import Edit, EditKind, Place, load_edits, plain, save_edits
 from utils.dataset.formats.table import DEFAULT_SPEAKER, Row, clean, read_table
 from utils.dataset.storage.manifest import Clip, write_manifest
-from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, MetadataRow, Report, Split, as_edited
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split, as_edited
 from utils.errors import UserError, disk_errors
 from utils.files import replacing
 from utils.project.paths import Project
@@ -135,7 +135,7 @@ def _keep(path: Path, state: FileState, report: Report) -> None:
 def _clips_of(project: Project, state: tuple[FileState, ...]) -> list[ClipReport]:
     del state
     places = _places(_tables(project)).items()
-    rows = {clip: MetadataRow(split, row.text, row.speaker) for clip, (split, row) in places}
+    rows = {clip: (split, row.text, row.speaker) for clip, (split, row) in places}
     return as_edited(current_report(project).clips, rows)
 
 

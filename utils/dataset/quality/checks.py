@@ -1,10 +1,10 @@
 """Check clips against the base's tokenizer and the limits of the settings."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from utils.dataset.settings import PrepareConfig
-from utils.dataset.storage.report import Fault
+from utils.dataset.storage.report import ClipReport, Fault
 from utils.errors import UserError, raise_problems
 from utils.options import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.project.advice import extend_command
@@ -66,20 +66,22 @@ class Checks:
             max_audio_length=min(base.defaults.max_audio_length, longest_audio) if audio is None else audio,
         )
 
-    def text(self, text: str) -> "TextCheck":
-        """What is wrong with a transcript, and what the model reads."""
+    def read(self, clip: ClipReport) -> tuple[ClipReport, Fault | None]:
+        """A clip with what the model reads in its transcript, and what is wrong with that."""
+        text, clip = clip.text, replace(clip, num_tokens=0, read="", unknown={})
         if not any(map(str.isalnum, text)):
-            return TextCheck(Fault("empty text", "the transcript has no words"))
+            return clip, Fault("empty text", "the transcript has no words")
         if len(text) > self.max_text_length * _LONGEST_TOKEN:
             # Reported before a whole book is cut, not after.
             detail = f"the transcript has {len(text)} characters, the limit is {self.max_text_length} tokens"
-            return TextCheck(Fault("text too long", detail))
+            return clip, Fault("text too long", detail)
         try:
             read = self.tokenizer.normalize(text, self.language)
             tokens = self.tokenizer.encode_normalized(read, self.language)
             unknown = self._unknown(text, tokens)
         except UserError as error:
-            return TextCheck(Fault("unreadable text", error.what))
+            return clip, Fault("unreadable text", error.what)
+        clip = replace(clip, num_tokens=len(tokens), read=read)
         if unknown:
             fault = Fault("unknown characters", f"unsupported characters: {_named(unknown)}")
 
@@ -87,11 +89,11 @@ class Checks:
                 return not self._unknown(other, self.tokenizer.encode(other, self.language))
 
             instead = {char: suggestion(char, is_known, extend=self.extend) for char in unknown}
-            return TextCheck(fault, len(tokens), read, instead)
+            return replace(clip, unknown=instead), fault
         if len(tokens) > self.max_text_length:
             limit = f"the transcript has {len(tokens)} tokens, the limit is {self.max_text_length}"
-            return TextCheck(Fault("text too long", limit), len(tokens), read)
-        return TextCheck(None, len(tokens), read)
+            return clip, Fault("text too long", limit)
+        return clip, None
 
     def reads(self, text: str) -> str:
         """A text as the model reads it; as it is where the language's rules cannot read it."""
@@ -119,18 +121,6 @@ class Checks:
         if self.tokenizer.token_id(UNKNOWN) not in tokens:
             return []
         return self.tokenizer.unknown_characters(text, self.language) or ["a sequence of characters"]
-
-
-@dataclass(frozen=True)
-class TextCheck:
-    """What a transcript is to the base."""
-
-    fault: Fault | None
-    num_tokens: int = 0
-    read: str = ""
-    """As the tokenizer sees it: numbers and symbols as words, lower case."""
-    unknown: dict[str, str] = field(default_factory=dict)
-    """Characters that the vocabulary lacks, each with what to do about it."""
 
 
 def _named(characters: list[str]) -> str:

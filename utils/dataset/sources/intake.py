@@ -99,10 +99,7 @@ def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = D
             where="upload",
             fix=f"upload recordings, transcripts, tables or a zip: {' '.join(ACCEPTED)}",
         )
-    # A link could bring in any file of this computer.
-    gone = [path.name for path in files if path.is_symlink() or not path.is_file()]
-    if gone:
-        raise UserError(what=f"an uploaded file is missing: {gone[0]!r}", where="upload", fix="upload it again")
+    _check_plain(files)
     _check_apart(project, files)
     check_room(project, sum(path.stat().st_size for path in files), quota_bytes)
     placed = []
@@ -142,8 +139,7 @@ def keep_corpus(project: Project, file: Path, *, quota_bytes: int = DEFAULT_QUOT
     """
     if file.suffix.lower() not in CORPORA:
         raise UserError(what=f"{file.name!r} cannot be read as text", where="upload", fix=f"use {' '.join(CORPORA)}")
-    if file.is_symlink() or not file.is_file():
-        raise UserError(what=f"an uploaded file is missing: {file.name!r}", where="upload", fix="upload it again")
+    _check_plain([file])
     check_room(project, file.stat().st_size, quota_bytes)
     folder = project.folder / UPLOADS_FOLDER / "corpus"
     folder.mkdir(parents=True, exist_ok=True)
@@ -189,6 +185,13 @@ def safe_name(name: str) -> str:
     while len(stem.encode()) > MAX_STEM_BYTES:
         stem = stem[:-1]
     return unreserved(stem.rstrip(" .") + _UNSAFE.sub("_", suffix))
+
+
+def _check_plain(files: Sequence[Path]) -> None:
+    """Of uploads, none may be gone; a link could bring in any file of this computer."""
+    for path in files:
+        if path.is_symlink() or not path.is_file():
+            raise UserError(what=f"an uploaded file is missing: {path.name!r}", where="upload", fix="upload it again")
 
 
 def _check_apart(project: Project, files: Sequence[Path]) -> None:

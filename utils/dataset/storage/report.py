@@ -68,14 +68,6 @@ class Span:
     """Where it ends, in seconds; None is the end of the file."""
 
 
-class MetadataRow(NamedTuple):
-    """What the metadata files say of a clip."""
-
-    split: Split
-    text: str
-    speaker: str
-
-
 class Ignored(NamedTuple):
     """A file of the input that is no part of the dataset."""
 
@@ -354,12 +346,12 @@ class Report:
         return "\n".join(lines)
 
 
-def as_edited(clips: Sequence[ClipReport], rows: Mapping[str, MetadataRow]) -> list[ClipReport]:
+def as_edited(clips: Sequence[ClipReport], rows: Mapping[str, tuple[Split, str, str]]) -> list[ClipReport]:
     """Clips with what their rows say now; one in use whose row was removed is excluded.
 
     Args:
         clips: of a report.
-        rows: by the path of the wav.
+        rows: split, text and speaker by the path of the wav.
     """
     # A dropped clip may share its wav with one in use (the same sound in two files): the row is that one's.
     by_status = sorted(enumerate(clips), key=lambda item: item[1].status == "used")
