@@ -126,8 +126,7 @@ def start(studio: Studio, values: Values) -> Updates:
 
 def cancel(studio: Studio, values: Values) -> Updates:
     """Stop the job that creates the dataset. An earlier dataset stays as it was."""
-    project = studio.project(values["project.project"])
-    stop_running(project, "prepare", where=text.DATA_TAB, fix=text.NOTHING_PREPARES_FIX)
+    stop_running(studio, values, "prepare", where=text.DATA_TAB, fix=text.NOTHING_PREPARES_FIX)
     return {TOAST: text.CANCELLED}
 
 

@@ -139,12 +139,13 @@ def _language(project: Project) -> Change:
     )
 
 
-def stop_running(project: Project, kind: str, *, where: str, fix: str) -> None:
-    """Stop a project's running job of a kind.
+def stop_running(studio: Studio, values: Values, kind: str, *, where: str, fix: str) -> None:
+    """Stop the project's running job of a kind.
 
     Raises:
         UserError: none runs; says where it was to be stopped, and what to do instead.
     """
+    project = studio.project(values["project.project"])
     job = next((job for job in jobs.list(project, kind=kind) if job.alive), None)
     if job is None:
         raise UserError(what=text.NOTHING_RUNS, where=where, fix=fix)

@@ -189,10 +189,7 @@ def stop(studio: Studio, values: Values) -> Updates:
 
 def resume(studio: Studio, values: Values) -> Updates:
     """Resume a run from its last checkpoint, with its own settings."""
-    project = studio.project(values["project.project"])
-    job = shown_run(project, values["train.run"])
-    if job is None:
-        raise UserError(what=text.NO_RUN, where=text.RUN, fix=text.NO_RUN_FIX)
+    project, job = _required_run(studio, values)
     if not job.alive:
         # A run that has just ended holds its device for another moment.
         jobs.wait(job.folder, END_OF_PROCESS_S)
@@ -200,6 +197,19 @@ def resume(studio: Studio, values: Values) -> Updates:
     config = TrainConfig(project=project.name, output=project.output, resume=job.folder, num_epochs=epochs)
     freed = studio.start_alone("train", config)
     return {TOAST: text.sentences(text.resumed(epochs), freed)}
+
+
+def _required_run(studio: Studio, values: Values) -> tuple[Project, Job]:
+    """The project, and the run that the page shows.
+
+    Raises:
+        UserError: there is none.
+    """
+    project = studio.project(values["project.project"])
+    job = shown_run(project, values["train.run"])
+    if job is None:
+        raise UserError(what=text.NO_RUN, where=text.RUN, fix=text.NO_RUN_FIX)
+    return project, job
 
 
 def _more_epochs(job: Job, values: Values) -> int | None:
@@ -220,10 +230,7 @@ def _more_epochs(job: Job, values: Values) -> int | None:
 
 def export(studio: Studio, values: Values) -> Updates:
     """Export a run to the project's ready/ folder, a LoRA run also as a small voice file."""
-    project = studio.project(values["project.project"])
-    job = shown_run(project, values["train.run"])
-    if job is None:
-        raise UserError(what=text.NO_RUN, where=text.RUN, fix=text.NO_RUN_FIX)
+    project, job = _required_run(studio, values)
     which = values["train.checkpoint"] or "best"
     config = forms.settings(
         ExportConfig,
@@ -241,8 +248,7 @@ def export(studio: Studio, values: Values) -> Updates:
 
 def stop_export(studio: Studio, values: Values) -> Updates:
     """Stop an export that is running. The model that was exported before stays."""
-    project = studio.project(values["project.project"])
-    stop_running(project, "export", where=text.STEP_2_5, fix=text.NO_EXPORT_RUNS_FIX)
+    stop_running(studio, values, "export", where=text.STEP_2_5, fix=text.NO_EXPORT_RUNS_FIX)
     return {TOAST: text.EXPORT_STOPPED}
 
 
