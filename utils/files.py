@@ -1,19 +1,40 @@
-"""Files: their hash, and writing them so that readers see the old file or the whole new one, never a part."""
+"""Files: their hash, lines of JSON, and writing so that readers see the old file or the whole new one, never a part."""
 
 import hashlib
+import json
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
+
+Parsed = TypeVar("Parsed")
 
 
 def file_hash(path: Path) -> str:
     """SHA-256 of a file's bytes, 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def parsed_lines(path: Path, parse: Callable[[Any], Parsed]) -> Iterator[Parsed]:
+    """What is made of each line of JSON of a file, which may be missing; torn and foreign lines are skipped.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                parsed = parse(json.loads(line))
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+                continue
+            yield parsed
 
 
 @contextmanager

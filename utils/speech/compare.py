@@ -10,13 +10,12 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError, disk_errors
-from utils.files import write_atomic
+from utils.files import parsed_lines, write_atomic
 from utils.options import SpeechSettings
 from utils.project.paths import Project, check_name, new_run_id
 from utils.speech.models import find_model, own_recording
@@ -217,13 +216,8 @@ def name_of(take: Take) -> str:
 def _records(project: Project, comparison: str) -> list[dict[str, Any]]:
     """The votes of a comparison; a line that a killed process tore is skipped."""
     path = _file(project, comparison, ".votes.jsonl")
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
-        with suppress(ValueError, AttributeError):
-            record = json.loads(line)
-            if {"a", "b", "choice", "take_a", "take_b", "line"} <= record.keys():
-                found.append(record)
-    return found
+    names = ("a", "b", "choice", "take_a", "take_b", "line")
+    return list(parsed_lines(path, lambda record: {name: record[name] for name in names}))
 
 
 def _file(project: Project, comparison: str, ending: str) -> Path:

@@ -13,7 +13,7 @@ from utils.dataset.build import as_recording, build
 from utils.dataset.clips.existing import read_existing
 from utils.dataset.edits import edit
 from utils.dataset.edits.edit import FixConfig, FixKind
-from utils.dataset.edits.recut import check_edges, check_is_current, has_edges
+from utils.dataset.edits.recut import check_edges, check_is_one_piece, has_edges
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Fault, Report, Span, clock
@@ -161,9 +161,7 @@ def _part(clip: ClipReport, start_s: float, end_s: float, text: str) -> Recordin
             what=f"{start_s:g} to {end_s:g} s is not within {clip.name}, which is {clip.seconds:.2f} s long",
             fix="use times within the clip, in seconds",
         )
-    check_is_current(clip)
-    if clip.joined:
-        raise UserError(what="the clip was merged from several", where=clip.name, fix="restore its parts and cut those")
+    check_is_one_piece(clip)
     begin = clip.start_s + clip.trimmed_s
     start, end = round(begin + start_s, 4), round(begin + end_s, 4)
     return replace(as_recording(clip), start_s=start, end_s=end, text=" ".join(text.split()), made_from=(clip.id,))

@@ -94,9 +94,7 @@ def check_edges(clip: ClipReport, start_s: float, end_s: float, *, length_s: flo
     Raises:
         UserError: it was merged or is no more in use, its recording is missing, or the times are not within that.
     """
-    check_is_current(clip)
-    if clip.joined:
-        raise UserError(what="the clip was merged from several", where=clip.name, fix="restore its parts and cut those")
+    check_is_one_piece(clip)
     source = Path(clip.source)
     if not source.is_file():
         raise UserError(what=f"the recording of {clip.name} is missing", where=clip.source, fix="restore the file")
@@ -130,6 +128,17 @@ def check_is_current(clip: ClipReport) -> None:
             where=clip.name,
             fix="restore it first, or edit the clip that was made from it",
         )
+
+
+def check_is_one_piece(clip: ClipReport) -> None:
+    """Do nothing when a clip can be cut within its recording.
+
+    Raises:
+        UserError: as `check_is_current`, or it was merged from several parts.
+    """
+    check_is_current(clip)
+    if clip.joined:
+        raise UserError(what="the clip was merged from several", where=clip.name, fix="restore its parts and cut those")
 
 
 def recording_seconds(path: Path) -> float | None:

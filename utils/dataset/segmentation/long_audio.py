@@ -38,7 +38,7 @@ from utils.dataset.segmentation.align import align, with_deviations, word_units
 from utils.dataset.segmentation.cut import Cut, CutLengths, Unit, cut_units
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError
-from utils.files import write_atomic
+from utils.files import parsed_lines, write_atomic
 
 _PIECE_S = 28.0
 _BLOCK_S = 48
@@ -71,7 +71,7 @@ def hear_recording(
     Raises:
         UserError: the recording cannot be read, or the recognizer is not there.
     """
-    done = _read(kept)
+    done: dict[str, Any] = dict(parsed_lines(kept, lambda piece: (str(piece["start"]), piece)))
     words: list[Word] = []
     languages: dict[str, float] = {}
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -92,19 +92,6 @@ def hear_recording(
                 end = min(max(word["end_s"], at + 0.02), len(wav) / VAD_RATE)
                 words.append(Word(start_s=round(start_s + at, 3), end_s=round(start_s + end, 3), text=word["text"]))
     return words, languages
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Pieces by where they begin; a torn last line is not counted."""
-    found = {}
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8").split("\n"):
-            try:
-                piece = json.loads(line)
-                found[piece["start"]] = piece
-            except (ValueError, KeyError, TypeError):
-                continue
-    return found
 
 
 def _pieces(audio: Path, pauses: Sequence[Pause]) -> Iterator[tuple[float, NDArray[np.float32]]]:

@@ -18,6 +18,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ from utils.dataset.formats.audio_names import WAVS
 from utils.dataset.storage.parallel import ProcessDied
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError, disk_errors
-from utils.files import file_hash, write_atomic
+from utils.files import file_hash, parsed_lines, write_atomic
 from utils.project.paths import Project
 
 FOLDER = ".work"
@@ -51,9 +52,13 @@ class Work:
         self._log = self.folder / "log.jsonl"
         self._results: dict[str, Any] = {}
         lines = 0
-        for key, value in _read(self._log):
-            self._results[key] = value
-            lines += 1
+        try:
+            for key, value in parsed_lines(self._log, itemgetter("key", "value")):
+                self._results[key] = value
+                lines += 1
+        except OSError as error:
+            what = f"the cache of earlier work cannot be read: {error.strerror}"
+            raise UserError(what=what, where=str(self._log)) from error
         if lines > _GARBAGE * len(self._results) + 1_000:
             content = "".join(_line(key, value) for key, value in self._results.items())
             write_atomic(self._log, content)
@@ -114,21 +119,6 @@ def short_hash(*parts: object) -> str:
 
 def _line(key: str, value: Any) -> str:
     return json.dumps({"key": key, "value": value}, ensure_ascii=True) + "\n"
-
-
-def _read(path: Path) -> Iterator[tuple[str, Any]]:
-    if not path.is_file():
-        return
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    entry = json.loads(line)
-                    yield entry["key"], entry["value"]
-                except (ValueError, KeyError, TypeError):
-                    continue
-    except OSError as error:
-        raise UserError(what=f"the cache of earlier work cannot be read: {error.strerror}", where=str(path)) from error
 
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ Of several lines about one file the last one counts; a torn or foreign line coun
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import soundfile
@@ -31,7 +31,7 @@ from utils.bases.base import Base
 from utils.callbacks import ProgressFn
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
-from utils.files import file_hash
+from utils.files import file_hash, parsed_lines
 from utils.model.dvae import fingerprint, load_code_encoder
 from utils.options import DATASET_RATE
 
@@ -53,7 +53,6 @@ class AudioFacts(NamedTuple):
     """A mono file at 22 050 Hz, of which parts can be read; anything else is decoded whole."""
 
 
-Parsed = TypeVar("Parsed")
 Known = tuple[list[int], AudioFacts]
 """The stamp of a file when it was read, and what was found."""
 
@@ -136,18 +135,6 @@ def read_facts(path: Path) -> AudioFacts:
 def _known(line: Any) -> tuple[str, Known]:
     facts = AudioFacts(f"{int(line['content'], 16):016x}", int(line["samples"]), bool(line["native"]))
     return str(line["file"]), (list(map(int, line["stamp"])), facts)
-
-
-def parsed_lines(path: Path, parse: Callable[[Any], Parsed]) -> Iterator[Parsed]:
-    """What is made of each line of JSON of a file, which may be missing; torn and foreign lines are skipped."""
-    if not path.is_file():
-        return
-    with path.open(encoding="ascii", errors="replace") as lines:
-        for line in lines:
-            try:
-                yield parse(json.loads(line))
-            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-                continue
 
 
 class CodeCache:
