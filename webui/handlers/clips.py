@@ -108,7 +108,7 @@ def _start_fix(project: Project, kind: FixKind, clip: str, form: Values) -> Upda
     found = _find(project, clip)
     if found is None:
         # Reported here, not by a process that takes seconds to start.
-        raise UserError(what=text.no_clip(clip), where=project.name, fix=text.NO_CLIP_FIX)
+        raise UserError(what=text.NO_SUCH_CLIP.format(name=clip), where=project.name, fix=text.NO_CLIP_FIX)
     config = forms.settings(
         FixConfig,
         {name: value for name, value in form.items() if name not in FIXED},

@@ -198,6 +198,6 @@ def allowed_folder(studio: Studio, name: str) -> Path:
         raise UserError(
             what=text.NO_FOLDER.format(name=name),
             where=text.SERVER_FOLDER,
-            fix=text.folders_below(map(str, roots)),
+            fix=text.FOLDERS_BELOW.format(roots=", ".join(map(str, roots))),
         )
     return path

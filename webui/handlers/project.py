@@ -80,7 +80,7 @@ def checked_base(project: Project | None, base: object) -> str:
     """
     known = [entry.name for entry in bases_of(project)]
     if base not in known:
-        raise UserError(what=text.no_base(base), where=text.BASE, fix=text.use_one_of(known))
+        raise UserError(what=text.NO_BASE.format(name=str(base)), where=text.BASE, fix=text.use_one_of(known))
     return str(base)
 
 

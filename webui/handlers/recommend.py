@@ -21,7 +21,7 @@ def recommend(studio: Studio, values: Values) -> Updates:
     wish = values["train.use_case"] or "production"
     use_case = next((name for name in USE_CASES if name == wish), None)
     if use_case is None:
-        raise UserError(what=text.no_purpose(wish), where=text.USE_CASE, fix=text.use_one_of(USE_CASES))
+        raise UserError(what=text.NO_PURPOSE.format(name=wish), where=text.USE_CASE, fix=text.use_one_of(USE_CASES))
     project = studio.project_or_none(values["project.project"])
     base = values["project.base"] or (chosen_base(project) if project else "") or STARTER
     found, form = recommended(base, use_case)

@@ -41,7 +41,7 @@ def download(studio: Studio, values: Values) -> Updates:
     """Start a job that downloads a base of XTTS v2. The license must be accepted."""
     version = values["system.version"]
     if version not in DOWNLOADED:
-        raise UserError(what=text.no_base(version), where=text.BASES, fix=text.use_one_of(DOWNLOADED))
+        raise UserError(what=text.NO_BASE.format(name=str(version)), where=text.BASES, fix=text.use_one_of(DOWNLOADED))
     if values["system.accept_license"] is not True:
         raise UserError(what=text.NOT_ACCEPTED, where=text.BASES, fix=text.NOT_ACCEPTED_FIX)
     if any(job.alive and job.kind == "download" for job in _of_no_project(studio)):

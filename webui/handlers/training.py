@@ -110,7 +110,7 @@ def queue_shown(runs: list[QueuedRun]) -> Updates:
 
 def queue_choices(runs: list[QueuedRun]) -> list[tuple[str, str]]:
     """The queued runs as (what people read, value)."""
-    return [(text.queued_choice(number, run.name), run.name) for number, run in enumerate(runs, start=1)]
+    return [(f"{number}. {run.name}", run.name) for number, run in enumerate(runs, start=1)]
 
 
 def training_config(project: Project, values: Values) -> TrainConfig:
@@ -161,7 +161,7 @@ def _start_from(project: Project, values: Values) -> str:
         ref.resolve(project)
         return str(ref)
     if ref.kind != READY:
-        raise UserError(what=text.no_start(chosen), where=text.START_FROM, fix=text.START_FROM_FIX)
+        raise UserError(what=text.NO_START.format(name=chosen), where=text.START_FROM, fix=text.START_FROM_FIX)
     if not has_weights(project.ready):
         raise UserError(what=text.NOT_EXPORTED, where=text.START_FROM, fix=text.NOT_EXPORTED_FIX)
     return str(project.ready)

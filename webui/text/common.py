@@ -175,9 +175,7 @@ def sentences(*said: str) -> str:
     return "\n".join(filter(None, said))
 
 
-def no_base(name: object) -> str:
-    """A base that is not offered."""
-    return _("there is no base {name}").format(name=repr(str(name)))
+NO_BASE = _("there is no base {name!r}")
 
 
 def use_one_of(names: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """Texts of tab 1, Data processing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from webui.text.catalog import _, ngettext
 
@@ -283,14 +283,6 @@ def amount(minutes: float, *, enough: bool) -> str:
     ).format(minutes=minutes)
 
 
-def no_clip(name: str) -> str:
-    """A clip that the dataset lacks."""
-    return _("the dataset has no clip {name}").format(name=repr(name))
-
-
+NO_SUCH_CLIP = _("the dataset has no clip {name!r}")
 NO_FOLDER = _("the app may not read this folder, or it does not exist: {name}")
-
-
-def folders_below(roots: Iterable[str]) -> str:
-    """Which folders may be read."""
-    return _("use a folder below {roots}, or start the app with --input-root FOLDER").format(roots=", ".join(roots))
+FOLDERS_BELOW = _("use a folder below {roots}, or start the app with --input-root FOLDER")

@@ -1,7 +1,5 @@
 """Texts of tab 2, Fine-tuning."""
 
-from collections.abc import Iterable
-
 from utils.runs.progress import Observation
 from webui.text.catalog import _, engine_text
 from webui.text.common import STATES, count_of
@@ -152,11 +150,6 @@ def observed(observation: Observation) -> str:
     return engine_text(observation.template).format(**observation.facts)
 
 
-def queued_choice(number: int, name: str) -> str:
-    """A run in the list of queued ones."""
-    return f"{number}. {name}"
-
-
 def hours(count: float) -> str:
     """How long a training takes."""
     return _("{hours:.1f} h").format(hours=count) if count >= 1 else _("{minutes:.0f} min").format(minutes=60 * count)
@@ -269,24 +262,10 @@ def applied(value: str, source: str) -> str:
     return f"{value} ({by})"
 
 
-def no_start(name: object) -> str:
-    """A model to start from that is not offered."""
-    return _("training cannot start from {name}").format(name=repr(name))
-
-
-def no_purpose(name: object) -> str:
-    """A purpose that is not offered."""
-    return _("unknown purpose {name}").format(name=repr(name))
-
-
+NO_START = _("training cannot start from {name!r}")
+NO_PURPOSE = _("unknown purpose {name!r}")
 SETTINGS_FROM = _("Settings of {name}, now set in the form")
-
-
-def settings_left(names: Iterable[str]) -> str:
-    """Settings of a file that this version has no more."""
-    return _("This version does not have these settings any more: {names}").format(names=", ".join(names))
-
-
+SETTINGS_LEFT = _("This version does not have these settings any more: {names}")
 FIT_TITLE = _("Will it fit?")
 NEEDED_BY_RUN, FITS = _("this training, by calculation"), _("It should fit.")
 MEMORY_LIMIT = _("limit")

@@ -17,7 +17,7 @@ def recommendation(found: Recommendation, *, planned_for: str, changes: Sequence
 
 def settings_loaded(name: str, changes: Sequence[tuple[str, str, str]], retired: Mapping[str, object]) -> Markup:
     """What a settings file changed in the form (setting, before, after), and which of its settings have left."""
-    notes = [message("warning", text.settings_left(sorted(retired)))] if retired else []
+    notes = [message("warning", text.SETTINGS_LEFT.format(names=", ".join(sorted(retired))))] if retired else []
     return framed(text.SETTINGS_FROM.format(name=name), _changed(changes), *notes)
 
 
