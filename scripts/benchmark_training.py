@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from utils.cli.common import error_exits, parse
 from utils.cli.train import TrainCommand
+from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.spellings import translate_words
 from utils.training.preflight import measure_apart
@@ -26,7 +27,9 @@ def main() -> None:
     known, flags = parser.parse_known_args()
     with error_exits():
         command = parse(TrainCommand, __doc__, translate_words(flags)[0])
-        seen = measure_apart(command.settings.validate(where="command line"), warmup=WARMUP, steps=known.steps)
+        seen = measure_apart(
+            command.settings_of(TrainConfig).validate(where="command line"), warmup=WARMUP, steps=known.steps
+        )
         if seen.fault:
             raise UserError(what=seen.fault, where=command.project)
     print(f"{seen.steps} steps, {seen.step_s:.3f} s a step (median), {seen.audio_per_second:.2f} s of speech a second")

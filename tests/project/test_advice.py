@@ -33,6 +33,7 @@ from utils.cli.common import parse
 from utils.config import ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
 from utils.dataset.settings import PrepareConfig
+from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError
 from utils.inference.export import export_voice
 from utils.inference.voice_file import base_of_voice
@@ -111,6 +112,11 @@ def checks(world: World, code: str = "en") -> Checks:
     return Checks.of(settings, find_base("tiny"))
 
 
+def unread(world: World, letter: str) -> str:
+    clip = ClipReport(source="a.wav", status="used", text=letter)
+    return checks(world).read(clip)[0].unknown[letter]
+
+
 def spoken(world: World) -> object:
     return synthesize.synthesize(SynthesizeConfig(project="nothing", output=world.project.output, text="No."))
 
@@ -164,7 +170,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/text/tokenizer.py check_language": lambda world, _: (
         f"{refusal(lambda: find_base('tiny').tokenizer().check_language('ka'))}\n{refusal(lambda: checks(world, 'ka'))}"
     ),
-    "utils/dataset/quality/checks.py of": lambda world, _: checks(world).text("ⵣ").unknown["ⵣ"],
+    "utils/dataset/quality/checks.py of": lambda world, _: unread(world, "ⵣ"),
     "utils/text/unknown.py suggestion": lambda world, _: suggestion("ⵣ", lambda text: False),
     "utils/training/train.py _make_services": lambda world, _: (
         f"{world.resume_command}\n{world.resume_command} --allow-changes"
@@ -268,7 +274,7 @@ def test_stopped_training_goes_on_and_is_exported_as_printed(
 
 
 def test_what_stands_for_a_run_nobody_knows_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_as_printed(RESUME, monkeypatch, {NAME: "anna"}).settings.resume == Path("last")
+    assert run_as_printed(RESUME, monkeypatch, {NAME: "anna"}).resume == Path("last")
 
 
 def test_the_output_is_named_only_where_it_is_another_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -294,7 +300,7 @@ def test_a_training_command_gives_back_the_very_settings(settings: dict[str, Any
     project = Project(name="maria", output=tmp_path / "my voices")
     config = TrainConfig(project="maria", output=project.output, **settings)
     line = train_command(config, project)
-    assert parse(train.TrainCommand, "", shlex.split(line)[3:]).settings == config
+    assert parse(train.TrainCommand, "", shlex.split(line)[3:]).settings_of(TrainConfig) == config
     assert len([word for word in shlex.split(line) if word.startswith("--")]) == 2 + len(settings), line
 
 

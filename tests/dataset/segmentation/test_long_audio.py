@@ -24,10 +24,12 @@ from utils.errors import UserError
 from utils.options import DATASET_RATE
 
 COUNT = 12
+Talk = tuple[Path, list[tuple[float, float, str]]]
+"""A recording, and when each of its sentences is said."""
 
 
 @pytest.fixture(scope="module")
-def talk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[float, float, str]]]:
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Talk:
     """A recording of the bundled voice, and when each sentence is said."""
     parts, times, at = [torch.zeros(1, DATASET_RATE // 2)], [], 0.5
     for clip in demo_clips(COUNT):
@@ -77,9 +79,7 @@ def _said(recordings: list[Recording]) -> list[str]:
     return [recording.text for recording in recordings if not recording.fault]
 
 
-def test_every_cue_is_used_and_every_cut_lies_in_silence(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path
-) -> None:
+def test_every_cue_is_used_and_every_cut_lies_in_silence(talk: Talk, tmp_path: Path) -> None:
     audio, times = talk
     # Cues as people make them: a quarter of a second off, with no gaps between.
     loose = [(start - 0.2, end + 0.25, text) for start, end, text in times]
@@ -95,9 +95,7 @@ def test_every_cue_is_used_and_every_cut_lies_in_silence(
 
 
 @pytest.mark.parametrize("kind", ["vtt", "labels", "utf-16", "bom", "json", "tsv"])
-def test_the_same_from_other_files(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, kind: str
-) -> None:
+def test_the_same_from_other_files(talk: Talk, tmp_path: Path, kind: str) -> None:
     audio, times = talk
     name, content = "talk.srt", _srt(times).encode("utf-16" if kind == "utf-16" else "utf-8-sig")
     if kind == "vtt":
@@ -123,9 +121,7 @@ def test_the_same_from_other_files(
     assert [Path(one.file).name for one in reading.ignored] == ["talk.info.json"]
 
 
-def test_what_is_wrong_with_cues_is_said_and_the_others_are_used(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path
-) -> None:
+def test_what_is_wrong_with_cues_is_said_and_the_others_are_used(talk: Talk, tmp_path: Path) -> None:
     audio, times = talk
     broken = [
         *times[:4],
@@ -139,9 +135,7 @@ def test_what_is_wrong_with_cues_is_said_and_the_others_are_used(
     assert faults == ["bad times", "bad times", "empty text"]
 
 
-def test_video_zip_clips_and_folder_in_one_call(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path
-) -> None:
+def test_video_zip_clips_and_folder_in_one_call(talk: Talk, tmp_path: Path) -> None:
     audio, times = talk
     film = _place(audio, tmp_path / "film", content=_srt(times[:4]))
     wav = load_audio(audio, DATASET_RATE)[:, : round((times[3][1] + 0.3) * DATASET_RATE)]
@@ -163,9 +157,7 @@ def test_video_zip_clips_and_folder_in_one_call(
     assert again.added == 0 and again.unchanged == len(report.used)
 
 
-def test_rolling_captions_and_sound_descriptions_give_the_words_once(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path
-) -> None:
+def test_rolling_captions_and_sound_descriptions_give_the_words_once(talk: Talk, tmp_path: Path) -> None:
     audio, times = talk
     rows, before = [], "[Music]"
     for start, end, text in times:
@@ -182,7 +174,7 @@ def test_rolling_captions_and_sound_descriptions_give_the_words_once(
 @pytest.mark.parametrize("delay_s", [0.02, 0.7, 2.5, -0.05])
 @pytest.mark.parametrize(("container", "codec"), [("matroska", "aac"), ("mp4", "aac"), ("mpegts", "mp2")])
 def test_a_film_whose_sound_begins_late_gives_the_clips_of_the_plain_recording(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, container: str, codec: str, delay_s: float
+    talk: Talk, tmp_path: Path, container: str, codec: str, delay_s: float
 ) -> None:
     audio, times = talk
     late, times = max(0.0, delay_s), times[:5]
@@ -212,9 +204,7 @@ def _loudest_at(samples: torch.Tensor) -> float:
     return int(samples.square().unfold(0, 2_400, 240).mean(dim=1).argmax()) / 100
 
 
-def test_recognized_words_keep_the_time_of_the_container(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
-) -> None:
+def test_recognized_words_keep_the_time_of_the_container(talk: Talk, tmp_path: Path, whisper: Path) -> None:
     wav = load_audio(talk[0], 24_000)[:, : 20 * 24_000]
     write_wav(tmp_path / "talk.wav", wav, 24_000)
     film(tmp_path / "film.mkv", wav, 24_000, codec="aac", container="matroska", delay_s=2.5)
@@ -223,9 +213,7 @@ def test_recognized_words_keep_the_time_of_the_container(
     assert found[0].start_s == pytest.approx(expected[0].start_s + 2.5, abs=0.15)
 
 
-def test_a_recording_without_words_is_reported_or_transcribed(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
-) -> None:
+def test_a_recording_without_words_is_reported_or_transcribed(talk: Talk, tmp_path: Path, whisper: Path) -> None:
     audio, _ = talk
     (found,) = read_sources([audio], _reading(tmp_path))
     assert found.fault and found.fault.reason == "no transcript" and "--transcriber" in found.fault.detail
@@ -235,7 +223,7 @@ def test_a_recording_without_words_is_reported_or_transcribed(
 
 
 def test_recognized_words_are_kept_piece_by_piece(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
+    talk: Talk, tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audio, _ = talk
     first = read_sources([audio], _reading(tmp_path, whisper))
@@ -253,7 +241,7 @@ def test_recognized_words_are_kept_piece_by_piece(
 
 
 def test_read_ahead_leaves_no_slow_work_for_the_reading(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
+    talk: Talk, tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audio, times = talk
     _place(audio, tmp_path / "cues", name="talk.srt", content=_srt(times))
@@ -266,16 +254,12 @@ def test_read_ahead_leaves_no_slow_work_for_the_reading(
     assert read_sources(inputs, reading) == expected
 
 
-def test_a_recording_in_another_language_is_reported(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
-) -> None:
+def test_a_recording_in_another_language_is_reported(talk: Talk, tmp_path: Path, whisper: Path) -> None:
     (found,) = read_sources([talk[0]], _reading(tmp_path, whisper, language="de"))
     assert found.fault and found.fault.reason == "other language" and "'en'" in found.fault.detail
 
 
-def test_a_plain_transcript_is_aligned_and_none_of_its_words_is_lost(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
-) -> None:
+def test_a_plain_transcript_is_aligned_and_none_of_its_words_is_lost(talk: Talk, tmp_path: Path, whisper: Path) -> None:
     text = "Good morning dear friends! And here is a long passage that was never said."
     found = read_sources([_place(talk[0], tmp_path / "in", name="talk.txt", content=text)], _reading(tmp_path, whisper))
     assert found[-1].fault, "the toy recognizes four words again and again, not this passage"
@@ -305,9 +289,7 @@ def test_an_unknown_size_and_settings_that_do_not_go_are_reported(whisper: Path)
 
 
 @pytest.mark.parametrize("content", [b"", b"#EXTM3U\nhttp://127.0.0.1:9/a.ts\n", b"RIFF\xff\xff\xff\x7fWAVEfmt "])
-def test_a_recording_that_cannot_be_read_does_not_stop_the_others(
-    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, content: bytes
-) -> None:
+def test_a_recording_that_cannot_be_read_does_not_stop_the_others(talk: Talk, tmp_path: Path, content: bytes) -> None:
     audio, times = talk
     folder = _place(audio, tmp_path / "in", content=_srt(times[:3]))
     (folder / "bad.wav").write_bytes(content)
