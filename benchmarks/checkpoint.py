@@ -81,19 +81,19 @@ def main() -> None:
 def _measure(settings: Settings, scratch: Path) -> dict[str, Any]:
     gpt, optimizer = _trained(settings)
     run_log = RunLog(scratch / "events.jsonl")
-    saver = Saver(Checkpoints(scratch / "checkpoints"), run_log)
+    saver = Saver(Checkpoints(scratch), run_log)
     saves, idle = [], _idle_rate(settings)
     for number in range(settings.rounds):
         # Best weights are part of the first: a second name for the same file.
         saves.append(_save(saver, gpt, optimizer, number * 2 + 1, "beside", settings))
         saves.append(_save(saver, gpt, optimizer, number * 2 + 2, "waiting", settings))
-    last = Checkpoints(scratch / "checkpoints").last()
+    last = Checkpoints(scratch).last()
     assert last is not None and saver.failure is None
     begun = time.perf_counter()
     verify(last)
     verify_s = time.perf_counter() - begun
     files = {file.name: file.stat().st_size for file in sorted(last.iterdir())}
-    needed = sum(map(num_bytes, files_of(gpt, optimizer).values()))
+    needed = num_bytes(files_of(gpt, optimizer))
     run_log.close()
     minutes = TrainConfig(project="bench").checkpoint_minutes
     kinds = {kind: _median([save for save in saves if save.kind == kind]) for kind in {save.kind for save in saves}}

@@ -39,7 +39,7 @@ from utils.inference.engine import Synthesizer
 from utils.inference.speaker import Speaker
 from utils.model.dvae import load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt
-from utils.model.packing import pack
+from utils.model.packing import Layout, pack
 from utils.options import DATASET_RATE, OUTPUT_RATE
 from utils.performance_utils import log_performance_info, log_system_info
 from utils.project.paths import Project
@@ -92,13 +92,13 @@ def facts(check: Check) -> None:
     assert known == seen, f"torch sees {known}, and the driver shows {seen}"
 
 
-def gradients(device: str, layout: str, dtype: torch.dtype, **options: Any) -> tuple[Tensor, str]:
+def gradients(device: str, layout: Layout, dtype: torch.dtype, **options: Any) -> tuple[Tensor, str]:
     """Gradients of three ragged clips as one vector in float32, and the attention kernels that ran."""
     gpt = load_gpt(find_base("tiny"), ForwardOptions(dropout=0.0, **options)).train().to(device)
     texts, codes = ([torch.arange(n) % 40 + 21 for n in lengths] for lengths in ((19, 5, 30), (40, 25, 70)))
     mels, batch = torch.arange(7200.0).sin().view(3, 80, 30), pack(texts, codes, gpt.shape, layout=layout)
     with record_step(gpt) as record, torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
-        losses = gpt(batch.to(device), mels.to(device))
+        losses = gpt(batch.to(torch.device(device)), mels.to(device))
         (losses.text + losses.codes).backward()
     found = [p.grad.float().cpu().flatten() for p in gpt.parameters() if p.grad is not None]
     return torch.cat(found), ", ".join(record.kernels)
@@ -107,7 +107,8 @@ def gradients(device: str, layout: str, dtype: torch.dtype, **options: Any) -> t
 def attention(check: Check) -> None:
     """Each layout, precision and checkpointing beside explicit attention in float32 on the CPU."""
     truth, _ = gradients("cpu", "rows", torch.float32, sdpa=False)
-    cases, worst = [("rows", torch.float32, 5e-3), ("rows", torch.float16, 2e-2)], 0.0
+    cases: list[tuple[Layout, torch.dtype, float]] = [("rows", torch.float32, 5e-3), ("rows", torch.float16, 2e-2)]
+    worst = 0.0
     emulation: Any = nullcontext()
     if not check.on_gpu:
         from tests.emulated_flash import emulated_flash
@@ -165,7 +166,7 @@ def memory(check: Check) -> None:
                 raise torch.OutOfMemoryError("CUDA out of memory (emulated)")
             return forward(*inputs)
 
-        XttsGpt.forward = limited  # type: ignore[method-assign]
+        XttsGpt.forward = limited  # type: ignore[method-assign, assignment]
     result = check.train(**settings)
     warnings = str([*read_events(result.folder / "events.jsonl", kind="warning")])
     check.say("warnings", warnings)
@@ -249,11 +250,12 @@ def full_size(check: Check) -> None:
     """The headline rows at XTTS v2's size, and the peak beside the estimate."""
     base, fits = make_base(check.project.output / "base", "full"), False
     make_clips(check.project, 48, seconds=LONGEST_S)
-    for name, settings in {
+    cases: dict[str, dict[str, Any]] = {
         "SDPA + mixed, batch 8": {},
         "with full checkpointing": {"gradient_checkpointing": "full"},
         "with LoRA": {"gradient_checkpointing": "full", "lora_rank": 32},
-    }.items():
+    }
+    for name, settings in cases.items():
         config = check.config(base=str(base), num_epochs=100, trim_end=False, mixed_precision="auto", **settings)
         expected = memory_fit(config, this_machine()).needed.total
         seen = measure_apart(config, warmup=5, steps=10)

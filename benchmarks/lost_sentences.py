@@ -104,7 +104,8 @@ def ways(folder: Path) -> Iterator[tuple[str, Say]]:
     try:
         yield "server", partial(_by_server, server.url)
     finally:
-        server.process and server.process.terminate()
+        if server.process:
+            server.process.terminate()
 
 
 def _by_command(text: str, out: Path) -> None:

@@ -110,14 +110,14 @@ def main() -> None:
         assert settings.steps and settings.batch_size and settings.out
         project = Project(name="clips", output=work)
         make_clips(project, settings.steps * settings.batch_size)
-        limits, before = measure_limits(settings.device), {}
+        limits, before = measure_limits(settings.device), dict[str, list[Measurement]]()
         # Of a GPU: the cells' own processes need it.
         torch.cuda.empty_cache()
         if settings.add:
             limits, before = earlier(settings, limits)
         settings.out.parent.mkdir(parents=True, exist_ok=True)
         for results in _rounds(settings, work, before):
-            # After each round: one that is cut off keeps what is measured.
+            # One that is cut off keeps what is measured.
             record = json.dumps(_record(settings, limits, results), indent=1)
             settings.out.write_text(record + "\n", encoding="utf-8")
             print(_title(settings, limits), table(settings, limits, results).text(), sep="\n", flush=True)
@@ -163,13 +163,13 @@ def cells_of(device: str, only: tuple[str, ...] = ()) -> list[Result]:
 
 
 def _rounds(settings: Settings, work: Path, before: dict[str, list[Measurement]]) -> Iterator[list[Result]]:
-    """All cells' results after each round, those of `before` first."""
+    """The results after each cell, those of `before` first."""
     names = [result.name for result in cells_of(settings.device, settings.only)]
     results = {
         result.name: result for result in cells_of(settings.device) if result.name in names or result.name in before
     }
-    for name, found in before.items():
-        results[name].rounds += found
+    for name, earlier_rounds in before.items():
+        results[name].rounds += earlier_rounds
     for number in range(settings.rounds):
         for name in names if number % 2 == 0 else reversed(names):
             begin = time.perf_counter()
@@ -177,7 +177,7 @@ def _rounds(settings: Settings, work: Path, before: dict[str, list[Measurement]]
             results[name].rounds.append(found)
             said = found.fault or f"{found.step_s:.2f} s a step, {found.cpu_s / max(found.steps, 1):.2f} CPU-s"
             print(f"round {number + 1}: {name}: {said} ({time.perf_counter() - begin:.0f} s in all)", flush=True)
-        yield list(results.values())
+            yield [one for one in results.values() if one.rounds]
 
 
 def needs_bf16(what: dict[str, Any] | str) -> bool:

@@ -111,6 +111,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         return
     flags = ("--precision", "fp32", "--max-requests", "80", "--max-upload-mb", "4")
     running = start_server(tmp_path_factory.mktemp("served"), *flags)
+    assert running.process
     yield running
     running.process.terminate()
     running.process.communicate(timeout=30)

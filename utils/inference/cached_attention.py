@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from utils.inference.products import AMPERE
+from utils.hardware.gpu import AMPERE
 from utils.model.shapes import GptShape
 
 MASK_STEP = 16

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.errors import UserError
+from utils.hardware.gpu import AMPERE, VOLTA
 from utils.model.gpt import Block, Conv1D
 from utils.options import SpeechPrecision
 from utils.performance_utils.device import cpu_has_bf16, half_precision_fault
@@ -25,7 +26,6 @@ Product = Callable[[Tensor], Tensor]
 
 PRODUCTS = ("c_attn", "c_proj", "c_fc", "c_out")
 """Those of a block, by their names in `PreparedBlock`."""
-AMPERE = (8, 0)
 HALF: dict[SpeechPrecision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 INPUT_LEVELS = 63
 """Of an input's 8 bits, levels on either side of zero: AVX2 adds pairs of 8-bit products in 16 bits, which 127
@@ -175,7 +175,7 @@ def resolve_precision(wanted: SpeechPrecision, device: torch.device) -> SpeechPr
         raise UserError(what="this GPU has no bfloat16 products", fix="use --precision fp16 or auto")
     if wanted != "auto":
         return wanted
-    half: SpeechPrecision = "bf16" if generation >= AMPERE else "fp16" if generation >= (7, 0) else "fp32"
+    half: SpeechPrecision = "bf16" if generation >= AMPERE else "fp16" if generation >= VOLTA else "fp32"
     fault = half_precision_fault(device, HALF[half]) if half in HALF else ""
     if fault:
         log.warning("speaking in float32: %s failed its trial: %s", half, fault)
