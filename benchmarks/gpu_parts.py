@@ -35,6 +35,7 @@ from utils.hardware.gpu import find_gpus, visible_gpus
 from utils.hardware.machine import this_machine
 from utils.hardware.recommendations import memory_fit
 from utils.hardware.wheel import load_library
+from utils.inference.cached_attention import has_flash_attention
 from utils.inference.engine import Synthesizer
 from utils.inference.speaker import Speaker
 from utils.model.dvae import load_code_encoder
@@ -180,6 +181,8 @@ def memory(check: Check) -> None:
 def speak(check: Check) -> None:
     """The CPU's speech in float32, the time to the first sound for new lengths, and streaming beside the whole."""
     theirs, ours = (Speaker("starter", device=one, precision="fp32") for one in ("cpu", check.device))  # type: ignore[arg-type]
+    if check.on_gpu:
+        check.say("variable-length attention over the cache", has_flash_attention(torch.device("cuda"), torch.float16))
     here, there = (one.speak(TEXT, temperature=0.0, guard=False).wav for one in (ours, theirs))
     assert here.shape == there.shape, "greedy decoding gives other codes than on the CPU"
     check.say("samples of greedy speech differ by", abs(here - there).max())

@@ -116,7 +116,6 @@ def measure(name: str, folder: Path, device: str) -> Row:
     speak = _stock(folder, device, what) if who == "stock" else _ours(folder, device, what, how[0], row)  # type: ignore[arg-type]
     # A GPU loads a kernel when it is first called, which must be of the length that is measured.
     speak(CODES if device == "cuda" else 4, [])
-    row.steps.clear()
     times = list[tuple[float, float]]()
     for _ in range(REPEATS[device]):
         clock, cpu = time.perf_counter(), time.process_time()
@@ -151,6 +150,7 @@ def _ours(folder: Path, device: str, what: str, precision: SpeechPrecision, row:
 
     def speak(codes: int, first: list[float]) -> int:
         begun, first_s = time.perf_counter(), [0.0] * count
+        batch.steps.clear()
 
         def on_chunk(number: int) -> Callable[[Any], None]:
             def listen(wav: Any) -> None:

@@ -13,7 +13,7 @@ from utils.bases.loading import load_gpt
 from utils.inference import decode as module
 from utils.inference import engine
 from utils.inference.adapters import Adapter
-from utils.inference.cached_attention import attend_at_once, new_cache
+from utils.inference.cached_attention import attend_at_once, has_flash_attention, new_cache
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
 from utils.model.gpt import ForwardOptions
@@ -122,6 +122,16 @@ def test_the_variable_length_kernel_attends_to_what_a_slot_has(gpt) -> None:
         assert torch.equal(cache[1, 0, 2, :, 40], new[0][2, :, 0])
     assert found[0].shape == found[1].shape == q.shape
     torch.testing.assert_close(*found, rtol=0.02, atol=0.02)
+
+
+def test_the_variable_length_kernel_is_tried(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (11, 0))
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    with emulated_flash():
+        assert has_flash_attention(torch.device("cpu"), torch.bfloat16) and not caplog.text
+    assert not has_flash_attention(torch.device("cpu"), torch.bfloat16), "there is no such kernel here"
+    assert "failed its trial" in caplog.text
 
 
 def test_few_graphs_are_captured_and_none_while_speaking(gpt, cuda) -> None:

@@ -16,7 +16,7 @@ from utils.model.gpt import XttsGpt
 def test_a_code_of_eight_sentences_takes_few_kernels_and_waits_for_nothing(monkeypatch, precision, most, is_greedy):
     monkeypatch.setattr(Decoder, "_capture_all", lambda self: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(module, "has_flash_attention", lambda device: True)
+    monkeypatch.setattr(module, "has_flash_attention", lambda *_: True)
     with FakeTensorMode(), torch.device("cuda"):
         decoder = Decoder(XttsGpt(FULL).eval().requires_grad_(False), slots=8, precision=precision)
         with torch.inference_mode(), Launches() as launches:

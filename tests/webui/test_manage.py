@@ -1,5 +1,6 @@
 """Rename, duplicate and delete from the bar: the bar follows, and a deletion must be confirmed."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -72,19 +73,27 @@ def test_the_steps_follow_the_project_folder(studio, project):
     (project.ready / "model.pth").write_bytes(b"weights")
     assert text.STEP_NEEDS["listen"] in shown()[0]
     assert view.steps_done(project) == {"data": True, "train": True, "export": True, "listen": False}
+    (project.ready / "model.pth").rename(project.ready / "voice.safetensors")
+    assert view.steps_done(project)["export"], "a LoRA voice alone can be listened to"
     assert "aria-current" in view.stepper(None)
 
 
 def test_before_an_export_the_bar_says_how_long_the_last_one_took(studio, project, monkeypatch):
+    other = Project(name="other", output=studio.output)
+    other.ready.mkdir(parents=True)
+    (other.ready / "model.pth").write_bytes(b"weights")
+    os.utime(other.ready / "model.pth", (255, 255))
+
     def jobs_of(project: Project, kind: str | None = None) -> list[SimpleNamespace]:
+        # The one after the model's made a LoRA voice's file alone.
         times = [
             ("finished", 10.0, 40.0),
             ("finished", 100.0, 260.0),
+            ("finished", 270.0, 272.0),
             ("failed", 300.0, 305.0),
-            ("running", 400.0, None),
         ]
         return [
-            SimpleNamespace(kind="export", state=state, started=started, ended=ended, alive=ended is None)
+            SimpleNamespace(kind="export", state=state, started=started, ended=ended, alive=False)
             for state, started, ended in times
         ]
 

@@ -86,10 +86,9 @@ def usable_cpus() -> int:
 
 
 def compiler() -> str:
-    """Path of the C++ compiler that torch.compile would use, or empty: $CXX when it is set, else the usual names."""
+    """Path of the C++ compiler that torch.compile would use, or empty: $CXX when it is set, else the system's."""
     chosen = os.environ.get("CXX")
-    names = [chosen] if chosen else ["cl"] if platform.system() == "Windows" else ["g++", "c++", "clang++"]
-    return next((path for name in names if (path := shutil.which(name))), "")
+    return shutil.which(chosen or {"Windows": "cl", "Darwin": "clang++"}.get(platform.system(), "g++")) or ""
 
 
 def parse_cpuinfo(text: str) -> tuple[str, str, frozenset[str]]:

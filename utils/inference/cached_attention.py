@@ -4,6 +4,7 @@ Shapes: B slots, N of them in use (always the first ones), H heads, T cached pos
 [layers, 2, B, H, T, C], keys before values.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 
 import torch
@@ -12,6 +13,9 @@ from torch import Tensor
 
 from utils.hardware.gpu import AMPERE
 from utils.model.shapes import GptShape
+from utils.performance_utils.device import trial
+
+log = logging.getLogger(__name__)
 
 MASK_STEP = 16
 """Lengths of masks are multiples of this: SDPA would copy others into such rows in each layer."""
@@ -21,9 +25,29 @@ AttendLayer = Callable[[int, Tensor, Tensor], Tensor]
 queries attend to, [N, H, n, C]."""
 
 
-def has_flash_attention(device: torch.device) -> bool:
-    """Whether PyTorch has variable-length kernels for this GPU."""
-    return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_capability(device) >= AMPERE
+def has_flash_attention(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether this GPU computes with the variable-length kernel what masked attention does, by a trial."""
+    if torch.cuda.get_device_capability(device) < AMPERE or not torch.backends.cuda.is_flash_attention_available():
+        return False
+    if fault := trial(lambda: _compare(device, dtype)):
+        log.warning("speaking by masked attention: the variable-length kernel failed its trial: %s", fault)
+    return not fault
+
+
+def _compare(device: torch.device, dtype: torch.dtype) -> None:
+    """Two slots of two heads, one of which has four positions.
+
+    Raises:
+        RuntimeError: there is no such kernel for this GPU.
+        AssertionError: it gives something else.
+    """
+    content = torch.arange(8 * MASK_STEP * 64, device=device).sin().view(1, 2, 2, 2, MASK_STEP, 64).to(dtype)
+    positions, found = torch.tensor([3, MASK_STEP - 1], device=device), []
+    for is_ragged in (True, False):
+        cache = content.transpose(3, 4).contiguous().transpose(3, 4) if is_ragged else content.clone()
+        attend = attend_at_once(cache, positions, length=MASK_STEP, is_ragged=is_ragged)
+        found.append(attend(0, content[0, 0, :, :, :1], content[0, ..., -1:, :]))
+    torch.testing.assert_close(*found, rtol=0.05, atol=0.05)
 
 
 def new_cache(
@@ -64,8 +88,7 @@ def attend_at_once(cache: Tensor, positions: Tensor, *, length: int, is_ragged: 
         cache: new keys and values are written into it.
         positions: where each slot's next one stands, [N] on the device; those behind the cache's end are its last.
         length: positions that are read at most, where the rest is masked.
-        is_ragged: by the variable-length kernel, which reads no more than a slot has. Masked attention takes twice its
-            time at 260 positions on an H200, for more slots and positions than are there.
+        is_ragged: by the variable-length kernel, which reads no more than a slot has; `cache` is then laid out for it.
     """
     num, longest = len(positions), cache.size(4)
     rows, positions = torch.arange(num, device=cache.device), positions.clamp(max=longest - 1)

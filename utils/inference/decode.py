@@ -76,7 +76,7 @@ class Decoder:
         ]
         assert len(self._layers) == len(gpt.gpt.h), "a wrapped block cannot be prepared"
         self._half = HALF.get(precision) if self._is_gpu else None
-        self._is_ragged = self._half is not None and has_flash_attention(self.device)
+        self._is_ragged = self._half is not None and has_flash_attention(self.device, self._half)
         """Whether each slot attends to as many positions as it has, by the variable-length kernel."""
         self._adapters = Adapters(self._layers, self.device, self._half or torch.float32)
         self._max_codes = gpt.shape.max_audio_tokens - 3

@@ -154,6 +154,8 @@ class Synthesizer:
         """
         facts = path.stat() if path.is_file() else None
         key = path.absolute(), facts.st_mtime if facts else 0.0, facts.st_size if facts else 0
+        for former in [one for one in self._adapted if one[0] == key[0] and one != key]:
+            del self._adapted[former]
         known = kept(self._adapted, key, MAX_VOICE_FILES, partial(self._new_adapted, path))
         other = copy(self)
         other.adapter, other.language, other._own = known.adapter, known.language or self.language, known.own

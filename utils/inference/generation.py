@@ -157,6 +157,8 @@ class Generation:
         self.underway: dict[Utterance, int] = {}
         """Pieces that were given to a batch, and their numbers."""
         self._utterances: Sequence[Utterance] = ()
+        self.has_begun = False
+        """Whether one of its pieces was given to a batch."""
         self._ahead: list[int] = []
         """Numbers of the pieces to be given to a batch."""
         self._passed_on = 0
@@ -247,11 +249,6 @@ class Generation:
         return self._passed_on == len(self._utterances)
 
     @property
-    def has_begun(self) -> bool:
-        """Whether one of its pieces was given to a batch."""
-        return len(self._ahead) < len(self._utterances)
-
-    @property
     def lead_s(self) -> float:
         """Speech that its listener has in hand; what was played by now counts as played."""
         if self.first_sound_s is None:
@@ -270,7 +267,7 @@ class Generation:
 
     def next_piece(self) -> "Utterance":
         """The next piece, for a batch."""
-        number = self._ahead.pop(0)
+        number, self.has_begun = self._ahead.pop(0), True
         known, position = self._num_samples[number], 0
 
         def give(wav: "Tensor") -> None:

@@ -49,19 +49,20 @@ class Engine:
     ) -> None:
         self.cache, self._output, self._end, self._counts, self._stall_s = cache, output, end, counts, stall_s
 
-    def begin(self, generation: Generation, model: Synthesizer, language: str) -> None:
+    def begin(self, generation: Generation, model: Synthesizer, language: str, voice: Voice | None = None) -> None:
         """Have a model speak a generation, step by step.
 
         Args:
             generation: not begun yet.
             model: loaded.
             language: of a request that names none.
+            voice: that of the request, where it is known; otherwise it is looked up.
 
         Raises:
             UserError: the text cannot be read or asks for too much silence, or a voice is not there.
         """
         request = generation.request
-        voice = find_voice(model, request.voice, recordings=generation.references, has_files=False)
+        voice = voice or find_voice(model, request.voice, recordings=generation.references, has_files=False)
         try:
             pieces = model.pieces(request.text, request.language or language, split=request.split)
         except RecursionError:
@@ -194,10 +195,10 @@ def find_voice(
     def one(name: str) -> Voice:
         if name in recordings:
             return synthesizer.voice(recordings[name])
-        if name in synthesizer.speakers():
-            return synthesizer.speakers()[name]
         if name == DEFAULT_VOICE:
             return synthesizer.default_voice()
+        if name in synthesizer.speakers():
+            return synthesizer.speakers()[name]
         if has_files and _is_file(name):
             return synthesizer.voice(Path(name))
         known = ", ".join([DEFAULT_VOICE, *recordings, *sorted(synthesizer.speakers())][:8])

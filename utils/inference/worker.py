@@ -102,20 +102,20 @@ def speak(
         raise UserError(what="this model does not say which language it speaks", fix="choose the language")
     model.tokenizer.check_language(language)
     references = {REFERENCE: Path(request["reference"])} if request.get("reference") else {}
-    voice = REFERENCE if references else request.get("speaker") or DEFAULT_VOICE
+    name_of_voice = REFERENCE if references else request.get("speaker") or DEFAULT_VOICE
     # Before the first line is spoken: a voice that is missing, also in a later one.
-    find_voice(model, voice, recordings=references, has_files=False)
+    voice = find_voice(model, name_of_voice, recordings=references, has_files=False)
     for line in request["lines"]:
         for name in voices_in(line["text"]):
             named_voice(model, library, name)
     engine = Engine(models, library, end=Generation.end, counts=SpeechCounts())
     for line in request["lines"]:
-        asked = SpeechRequest(**settings, text=line["text"], voice=voice, stream=request.get("live", False))
+        asked = SpeechRequest(**settings, text=line["text"], voice=name_of_voice, stream=request.get("live", False))
         generation = Generation(asked, ("", SpeakingModel(id="", **request["model"])), references=references)
         output = _Output(generation, Path(request["folder"]), line["number"], reply)
         generation.on_spoken = output.add
         try:
-            engine.begin(generation, model, language)
+            engine.begin(generation, model, language, voice)
         except UserError as error:
             reply("line_failed", line=line["number"], error=str(error))
             continue

@@ -159,9 +159,11 @@ def last_export_s(studio: Studio, project: Project) -> float | None:
     """Seconds of the newest export that finished, of any project, where the next step is the first of this one."""
     if next((step for step, is_done in steps_done(project).items() if not is_done), None) != "export":
         return None
-    found = [job for other in list_projects(studio.output) for job in studio.jobs.jobs_of(other, kind="export")]
     took = {
-        job.ended: job.ended - job.started for job in found if job.state == "finished" and job.ended and job.started
+        job.ended or 0.0: seconds
+        for other in list_projects(studio.output)
+        for job in studio.jobs.jobs_of(other, kind="export")
+        if job.state == "finished" and (seconds := _export_s(other, job)) is not None
     }
     return took[max(took)] if took else None
 
@@ -364,6 +366,19 @@ def _export(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = _newest(found, "export")
     if job is not None and job.state != "finished":
         return {"train.exported": _progress(studio, job)}
-    took_s = job.ended - job.started if job is not None and job.ended and job.started else None
-    model = run.ready_model(project.ready, took_s) if (project.ready / "model.pth").is_file() else None
-    return {"train.exported": join(run.voice_file(project.ready / VOICE_FILE), model)}
+    model, voice = project.ready / "model.pth", project.ready / VOICE_FILE
+    if not model.is_file():
+        return {"train.exported": run.voice_file(voice)}
+    # A full export keeps the file of an earlier run's voice.
+    is_new = voice.is_file() and voice.stat().st_mtime >= model.stat().st_mtime
+    exported = run.ready_model(project.ready, _export_s(project, job) if job else None)
+    return {"train.exported": join(run.voice_file(voice) if is_new else None, exported)}
+
+
+def _export_s(project: Project, job: Job) -> float | None:
+    """Seconds of the export that made a project's model; None for another one, such as of a voice's file alone."""
+    model = project.ready / "model.pth"
+    if not (job.started and job.ended and model.is_file()):
+        return None
+    # Times of files may be whole seconds.
+    return job.ended - job.started if job.started - 1 <= model.stat().st_mtime <= job.ended else None

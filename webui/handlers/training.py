@@ -229,7 +229,7 @@ def _more_epochs(job: Job, values: Values) -> int | None:
 
 
 def export(studio: Studio, values: Values) -> Updates:
-    """Export a run to the project's ready/ folder, a LoRA run also as a small voice file."""
+    """Export a run to the project's ready/ folder; with `adapter` only a LoRA run's small voice file."""
     project, job = _required_run(studio, values)
     which = values["train.checkpoint"] or "best"
     config = forms.settings(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from utils.jobs import Job
 from utils.project.paths import NO_PROJECT, Project
-from utils.runs.layout import CHECKPOINTS
+from utils.runs.layout import CHECKPOINTS, VOICE_FILE
 from utils.runs.progress import Progress
 from utils.speech.takes import take_folders
 from webui import text
@@ -24,7 +24,7 @@ def steps_done(project: Project, jobs: Sequence[Job] = ()) -> dict[str, bool]:
     return {
         "data": "prepare" not in alive and project.report.is_file() and project.train_csv.is_file(),
         "train": "train" not in alive and any(project.runs.glob(f"*/{CHECKPOINTS}/*")),
-        "export": "export" not in alive and (project.ready / "model.pth").is_file(),
+        "export": "export" not in alive and any((project.ready / name).is_file() for name in ("model.pth", VOICE_FILE)),
         "listen": any(take_folders(project)),
     }
 

@@ -40,6 +40,7 @@ def test_what_a_cpu_cannot_do_is_off_with_the_reason() -> None:
     found = switches(**settings, compile="reduce-overhead")
     assert set(found.off) == {*settings, "compile"}
     assert found.effective.cuda_memory_fraction is None and found.effective.compile == "off"
+    assert not found.effective.paged_optimizer and not found.effective.eight_bit_optimizer
     assert found.off["eight_bit_optimizer"] == "8-bit AdamW needs a CUDA GPU; use LoRA"
 
 

@@ -87,7 +87,8 @@ class FixConfig(Config):
         own = ("project", "clip", "fix", "output", *NEEDED.get(self.fix, ()), *TAKEN.get(self.fix, ()))
         given = [one.name for one in fields(self) if one.name not in own and getattr(self, one.name) != one.default]
         if given:
-            names = " or ".join(name.removesuffix("_s") for name in given)
+            flags = dict.fromkeys("texts" if one.startswith("text_") else one.removesuffix("_s") for one in given)
+            names = " or ".join(flags)
             found.append(f"{self.fix} takes no {names}; omit it, or choose the fix that it belongs to")
         if not self.clip.strip():
             found.append("clip is empty; give its id, or the name of its wav")
