@@ -64,7 +64,7 @@ def train(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
     shutil.copytree(made.folder, project.folder)
     monkeypatch.setattr(Base, "can_speak", True)
     # It only seems to speak 17 languages: no warning about them.
-    monkeypatch.setattr(train_module, "other_languages", lambda config, base: "")
+    monkeypatch.setattr(train_module, "other_languages", lambda *_: "")
     monkeypatch.setattr(best_by_speech, "SHARE", 1e9)
     monkeypatch.setattr(best_by_speech, "LONGEST_S", 30.0)
 
