@@ -16,6 +16,9 @@ MIN_CLIP_SECONDS = 0.5
 """Shorter clips are dropped: they hold too little conditioning audio."""
 STARTER = "starter"
 """The base that ships with the project: the default."""
+LORA_RANK = 28
+"""Of LoRA where it is recommended: the largest rank in fours whose voice fits a file of 30 MB at full size. It takes
+27.5 MB, and 0.5 MB for the longest recording; rank 32 takes 31.5 MB."""
 
 Conditioning = Literal["other", "own", "own_masked"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]

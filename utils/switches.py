@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
 
-LORA_RANK = 28
-"""What is recommended: the largest rank in fours whose voice fits a file of 30 MB at full size. It takes 27.5 MB, and
-0.5 MB for the longest recording; rank 32 takes 31.5 MB."""
+from utils.options import LORA_RANK
+
 FLASH_ATTN = ("flash_attn", "flash_attn_interface")
 """Modules of the flash-attn packages."""
 

@@ -25,9 +25,9 @@ from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads
 from utils.inference.speaker import Speaker
 from utils.inference.voice_file import write_voice_file
 from utils.model.weights import read_weights
+from utils.options import LORA_RANK
 from utils.project.paths import Project
 from utils.runs.layout import VOICE_FILE
-from utils.switches import LORA_RANK
 from utils.training.train import fine_tune
 
 

@@ -12,9 +12,8 @@ from tests.training.test_run import config_of
 from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.options import DATASET_RATE
+from utils.options import DATASET_RATE, LORA_RANK
 from utils.project.paths import Project
-from utils.switches import LORA_RANK
 from utils.training.data.base import kept_languages, other_languages
 from utils.training.data.load import load_data
 from utils.training.plan import settle

@@ -15,8 +15,8 @@ from utils.cli.train import TrainCommand
 from utils.cli.train import main as train
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.options import LORA_RANK
 from utils.project.paths import Project
-from utils.switches import LORA_RANK
 from utils.training.data.loaders import Loaders
 from utils.training.plan import settle
 from utils.training.preflight import (

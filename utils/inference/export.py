@@ -26,6 +26,7 @@ from utils.jobs.device import require_usable
 from utils.model.lora import ADDED_PART, low_rank_pairs
 from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, State, part, read_weights, write_pickle
 from utils.model.xtts import full_state
+from utils.options import LORA_RANK
 from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import load_checkpoint, marks_of, verify
@@ -38,7 +39,6 @@ from utils.runs.layout import (
     find_run,
     newest_run,
 )
-from utils.switches import LORA_RANK
 from utils.training.data.base import START_FILE
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import torch
 from utils.errors import UserError, is_out_of_memory
 from utils.hardware.gpu import find_gpus, process_name, trained_on
 from utils.hardware.resources import GIB, memory, process_memory
-from utils.switches import LORA_RANK
+from utils.options import LORA_RANK
 
 TRAINERS = ("utils.training.worker", "utils.cli.train")
 """Modules that a child which trains is started with."""

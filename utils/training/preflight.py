@@ -24,9 +24,10 @@ from utils.config import TrainConfig
 from utils.errors import UserError, is_out_of_memory
 from utils.hardware.environment import child_environment
 from utils.jobs.child import hold
+from utils.options import LORA_RANK
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import memory_stats
-from utils.switches import FAST, LORA_RANK, MEASURED, SWITCHES
+from utils.switches import FAST, MEASURED, SWITCHES
 from utils.training.data.batches import Batch
 from utils.training.plan import plan_run
 from utils.training.switches.compile import compiler_problem

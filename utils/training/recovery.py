@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from utils.errors import UserError, is_out_of_memory
+from utils.options import LORA_RANK
 from utils.project.advice import RESUME
-from utils.switches import LORA_RANK
 from utils.training.data.batches import Batch
 from utils.training.trainer import OVERFLOW, Gathered, Losses, StepResult, Trainer
 

@@ -19,10 +19,10 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.files import share_file
 from utils.model.weights import GPT_PREFIX, State, read_weights
+from utils.options import LORA_RANK
 from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import MODEL_FILE, ModelRef
-from utils.switches import LORA_RANK
 from utils.text.languages import AMHARIC, language_token
 
 log = logging.getLogger(__name__)
