@@ -50,9 +50,10 @@ def settings_of(project: Project, batches: str, **more) -> TrainConfig:
     return config_of(project, batch_size=1, checkpoint_every=1, dropout=0.1, **BATCHES[batches], **more)
 
 
-def cut_run(settings: TrainConfig, project: Project, where: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Begin a run and lose power; returns its folder."""
-    per_epoch = 6 // settings.grad_accumulation
+def cut_run(
+    settings: TrainConfig, project: Project, where: str, monkeypatch: pytest.MonkeyPatch, *, per_epoch: int = 6
+) -> Path:
+    """Begin a run of so many steps an epoch and lose power; returns its folder."""
     last_step = {"in mid-epoch": per_epoch // 2 + 1, "after the evaluation": per_epoch + 1}.get(where)
 
     def steps(done: int, total: int, loss: float) -> None:
@@ -95,7 +96,9 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
     project: Project, undisturbed, monkeypatch, where: str, batches: str, workers: int
 ) -> None:
     settings, whole = settings_of(project, batches, num_workers=workers), undisturbed[batches]
-    folder = cut_run(settings, project, where, monkeypatch)
+    assert settings.num_epochs
+    per_epoch = whole.num_steps // settings.num_epochs
+    folder = cut_run(settings, project, where, monkeypatch, per_epoch=per_epoch)
     resumed = fine_tune(replace(settings, resume=folder))
     assert (resumed.folder, resumed.epoch_losses) == (folder, whole.epoch_losses)
     assert_same_end(folder, whole.folder)
