@@ -31,7 +31,7 @@ from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune import tune_decoder
 from utils.evaluation.recognition import recognizer_folder
 from utils.hardware.environment import child_environment
-from utils.hardware.gpu import find_gpus, visible_gpus
+from utils.hardware.gpu import AMPERE, find_gpus, visible_gpus
 from utils.hardware.machine import this_machine
 from utils.hardware.recommendations import memory_fit
 from utils.hardware.wheel import load_library
@@ -115,7 +115,7 @@ def attention(check: Check) -> None:
         from tests.emulated_flash import emulated_flash
 
         emulation = emulated_flash()
-    if not check.on_gpu or torch.cuda.get_device_capability() >= (8, 0):
+    if not check.on_gpu or torch.cuda.get_device_capability() >= AMPERE:
         cases.append(("packed", torch.bfloat16, 6e-2))
     with emulation:
         for (layout, dtype, limit), checkpointing in product(cases, ("none", "selective", "full")):

@@ -70,7 +70,8 @@ def test_this_machine_has_settings_that_a_loader_takes(device):
     from torch.utils.data import DataLoader
 
     settings, _ = loader_settings(num_clips=1_000, device=device)
-    DataLoader([0], **settings)
+    loader = DataLoader([0], **settings)
+    assert {name: getattr(loader, name) for name in settings} == settings
 
 
 def test_a_temporary_folder_whose_path_is_too_long_for_sockets_loads_in_the_process_itself(monkeypatch):

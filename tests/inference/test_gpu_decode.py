@@ -48,7 +48,7 @@ class Recorder:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict]]:
     """Decoders that are made meanwhile take their GPU branch; yields what each capture was given."""
     captures: list[dict] = []
-    step, empty = Decoder._masked_step, torch.empty
+    step, empty = Decoder._step_at_once, torch.empty
     capturing: list[Recorder] = []
 
     def recorded(self: Decoder, num: int, length: int) -> torch.Tensor:
@@ -66,7 +66,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict]]:
         yield
         capturing.clear()
 
-    monkeypatch.setattr(Decoder, "_masked_step", recorded)
+    monkeypatch.setattr(Decoder, "_step_at_once", recorded)
     monkeypatch.setattr(module, "is_gpu", lambda device: True)
     monkeypatch.setattr(module, "pinning_fault", lambda: "")
     for name, stub in {"Event": Nothing, "Stream": Nothing, "CUDAGraph": Recorder, "graph": capture}.items():

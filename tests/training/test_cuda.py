@@ -10,6 +10,7 @@ from benchmarks.gpu_parts import gradients
 from tests.configs import tiny_run
 from tests.run_logs import events_of
 from utils.bases.find import find_base
+from utils.hardware.gpu import AMPERE
 from utils.project.paths import Project
 from utils.training.plan import settle
 from utils.training.preflight import measure_apart
@@ -20,7 +21,7 @@ from utils.training_optimizations import TrainingOptimizer
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 CUDA = torch.device("cuda")
 needs_ampere = pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0), reason="needs Ampere or newer"
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < AMPERE, reason="needs Ampere or newer"
 )
 
 

@@ -267,7 +267,7 @@ class Decoder:
         stops = scores.log_softmax(1)[:, self.gpt.shape.stop_audio]
         return torch.stack([codes.to(stops.dtype), stops], dim=1)
 
-    def _masked_step(self, num: int, length: int) -> Tensor:
+    def _step_at_once(self, num: int, length: int) -> Tensor:
         """A step that reads no value of the host; see `attend_at_once`."""
         self._adapters.apply(0, num)
         attend = attend_at_once(self._cache, self._positions[:num], length=length, is_ragged=self._is_ragged)
@@ -278,7 +278,7 @@ class Decoder:
         longest = max(self._cached[:num]) + 1
         fitting = [key for key in self.graphs if key[0] >= num and key[1] >= longest]
         if not fitting:
-            return self._masked_step(num, self._longest)
+            return self._step_at_once(num, self._longest)
         graph, result = self.graphs[min(fitting)]
         graph.replay()
         return result[:num]
@@ -300,11 +300,11 @@ class Decoder:
                 with torch.cuda.stream(side):
                     # Kernels are chosen and workspaces allocated by the first calls, which a capture must not see.
                     for _ in range(2):
-                        self._masked_step(size, length)
+                        self._step_at_once(size, length)
                 graph = torch.cuda.CUDAGraph()
                 # Another thread, such as a training's, may call CUDA meanwhile.
                 with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
-                    result = self._masked_step(size, length)
+                    result = self._step_at_once(size, length)
                 self.graphs[size, length], pool = (graph, result), graph.pool()
         except RuntimeError as error:
             if is_out_of_memory(error):
