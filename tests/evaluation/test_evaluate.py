@@ -53,12 +53,6 @@ def trained(tmp_path_factory) -> Project:
     return project
 
 
-@pytest.fixture(autouse=True)
-def soon_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tiny base never ends by itself, and its decoder is of full width."""
-    monkeypatch.setattr("utils.inference.batch.PATIENCE_SECONDS", 1.0)
-
-
 def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PATH", "/nowhere")  # no espeak-ng
     command.main(["--project", trained.name, "--output", str(trained.output), "--checkpoint", "best,base"])

@@ -208,6 +208,20 @@ def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_i
     assert bare.spoken is not None and len(bare.spoken.attempts) == 1
 
 
+def test_a_base_that_does_not_speak_may_talk_about_as_long_as_the_text_would_last(starter) -> None:
+    limits = []
+    for model in (Synthesizer(find_base("tiny")), starter):
+        text = Piece("Nobody knew.", list(range(20)))
+        asked = Utterance(piece=text, voice=model.default_voice(), settings=SpeechSettings(), seed=1)
+        model.batch.add(asked)
+        model.batch.step()
+        assert asked._sentence is not None
+        limits.append(asked._sentence.limit)
+        model.batch.drop(asked)
+    # 0.5 s and 0.06 s a token; 3 s and 0.5 s.
+    assert limits == [int(1.7 * 22_050 / 1_024), int(13.0 * 22_050 / 1_024)]
+
+
 def test_what_guards_see_in_codes() -> None:
     calm = [-9.0] * 200
     healthy = [7 * number % 101 for number in range(60)]

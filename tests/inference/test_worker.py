@@ -223,7 +223,7 @@ def test_one_text_is_heard_within_its_sentences_and_several_are_not_streamed(
     assert asyncio.run(received(sound)) == samples(take.wavs[0]).tobytes()
     assert [len(sentence.attempts) for sentence in take.sentences] == [1, 1], "what was played stays"
     model = find_model(project, "base/tiny").request()
-    for texts, is_streamed in (("No.",), True), (("No.", "No."), False):
+    for texts, is_streamed in (("Still waters run deep.",), True), (("No.", "No."), False):
         asked = replace(take, lines=tuple(Line(number=n, text=text) for n, text in enumerate(texts, start=1)))
         kinds = [reply["kind"] for reply in queue.worker.ask(request_of(asked, model), device="cpu")]
         assert ("chunk" in kinds) is is_streamed and kinds[-1] == "done"

@@ -154,7 +154,7 @@ def test_the_page_plays_within_the_first_sentence_and_stop_ends_speech_and_playb
         expect(page.locator("#speak-model input")).not_to_have_value("", timeout=SLOW_MS)
         page.locator("#speak-model input").fill("base/tiny")
         page.locator("#speak-model input").press("Enter")
-        page.locator("#speak-text textarea").fill(f"{SENTENCE}. " * 40)
+        page.locator("#speak-text textarea").fill(f"{SENTENCE}, {SENTENCE.lower()}. " * 40)
         page.locator("#speak").click()
         page.wait_for_function("window.scheduled.length > 0", timeout=SLOW_MS)
         take = list_takes(project)[0]

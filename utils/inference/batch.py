@@ -23,8 +23,11 @@ from utils.model.gpt import XttsGpt
 from utils.model.voices import Voice
 from utils.options import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision, SpeechSettings
 
-PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
-"""A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""
+PATIENCE = (3.0, 0.5)
+"""Seconds, and seconds a token, that a piece may last before it is cut off. Slow speech takes 0.2 s a token: what lasts
+longer never ends."""
+PRACTICE_PATIENCE = (0.5, 0.06)
+"""Of a base that does not speak, and so never ends a sentence: about as long as the text would last."""
 MAX_ATTEMPTS = 3
 """So often a sentence is spoken when the guards find grave faults."""
 FIRST_CODES, MOST_CODES = 4, 32
@@ -137,6 +140,7 @@ class SpeechBatch:
         slots: sentences decoded side by side at most.
         precision: of the GPT's products.
         release: see `Decoder`.
+        patience: as `PATIENCE`.
     """
 
     def __init__(
@@ -147,7 +151,9 @@ class SpeechBatch:
         slots: int = 8,
         precision: SpeechPrecision = "fp32",
         release: bool = False,
+        patience: tuple[float, float] = PATIENCE,
     ) -> None:
+        self._patience = patience
         self.decoder = Decoder(gpt, slots=slots, precision=precision, release=release)
         self._vocoder = vocoder
         self._waiting: deque[Utterance] = deque()
@@ -232,13 +238,14 @@ class SpeechBatch:
         if seed is not None and number:
             seed = derived_seed(seed, number)
         utterance._attempt_seed = seed
-        patience = (PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES
+        least, a_token = self._patience
+        limit = int((least + a_token * len(tokens)) * DATASET_RATE / CODE_SAMPLES)
         sentence = Sentence(
             latents=utterance.voice.latents,
             tokens=tokens,
             settings=utterance.settings,
             adapter=utterance.adapter,
-            limit=utterance.max_codes or int(patience),
+            limit=utterance.max_codes or limit,
             generator=None if seed is None else torch.Generator().manual_seed(seed),
         )
         utterance._sentence = sentence

@@ -15,7 +15,7 @@ from utils.bases.loading import load_gpt
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.inference.adapters import MAX_ADAPTERS, Adapter
-from utils.inference.batch import Piece, SpeechBatch, Utterance, derived_seed
+from utils.inference.batch import PATIENCE, PRACTICE_PATIENCE, Piece, SpeechBatch, Utterance, derived_seed
 from utils.inference.generation import Generation
 from utils.inference.products import resolve_precision, vocoder_in_bf16
 from utils.inference.vocoder import Vocoder
@@ -141,7 +141,14 @@ class Synthesizer:
         self._adapted = dict[tuple[Path, float, int], LoadedVoice]()
         """LoRA voices by file and its change, the one that was used last at the end. Not the synthesizers
         made of them: these share this dict, and in a circle the weights would outlive the model."""
-        self.batch = SpeechBatch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
+        self.batch = SpeechBatch(
+            self.gpt,
+            self.vocoder,
+            slots=slots,
+            precision=self.precision,
+            release=True,
+            patience=PATIENCE if self.base.can_speak else PRACTICE_PATIENCE,
+        )
 
     def adapted(self, path: Path) -> "Synthesizer":
         """This model with a voice of a LoRA run: another synthesizer over the same weights, slots and requests.
