@@ -27,7 +27,10 @@ def build_gpt(
     # Built without memory first: initializing 441 M weights that are overwritten at once takes seconds.
     with torch.device("meta"):
         gpt = XttsGpt(shape, options)
-    gpt.to_empty(device="cpu")
+    # Not `to_empty`, which loads sympy for it.
+    gpt.load_state_dict(
+        {name: torch.empty(t.shape, dtype=t.dtype) for name, t in gpt.state_dict().items()}, assign=True
+    )
     load_strictly(gpt, state, where=where)
     return gpt.float()
 
