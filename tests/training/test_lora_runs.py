@@ -129,7 +129,7 @@ def test_rows_that_nobody_knows_are_reported(
     with pytest.raises(UserError, match="are not rows of this vocabulary"):
         Base(former.folder).added_rows()
     (former.folder / "dvae.safetensors").write_bytes(grown.dvae.read_bytes())
-    (former.folder / "about.json").write_text(json.dumps({"name": "foreign"}))
+    (former.folder / "about.json").write_text(json.dumps({"name": "foreign", "speaks": False}))
     assert Base(former.folder).added_rows() is None
     assert (
         "its about.json does not name them"

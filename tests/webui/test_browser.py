@@ -249,6 +249,7 @@ def listen(page: Page) -> None:
     shot(page, "inference")
 
 
+@pytest.mark.slow
 def test_html_typed_into_any_field_stays_text(page):
     """In every text field that can be reached, whatever is pressed then, and in the messages that quote it."""
     for name, button in (

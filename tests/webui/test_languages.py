@@ -1,6 +1,7 @@
 """The page in the language of who asks: the same components in other words, side by side; scripts get English."""
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -178,15 +179,20 @@ class _Shown:
         self.label = label
 
 
-def test_two_scripts_are_each_answered_in_their_language(tmp_path) -> None:
-    with running_app(tmp_path) as address:
-        clients = {
-            "en": Client(address, verbose=False),
-            "es": Client(address, verbose=False, headers={"accept-language": "es"}),
-        }
-        for code in ("es", "en"):
-            with speaking(code), pytest.raises(Exception, match=text.NO_NAME):
-                clients[code].predict(new_project="", language="de", base="tiny", api_name="/project_create")
+@pytest.fixture(scope="module")
+def address(tmp_path_factory) -> Iterator[str]:
+    with running_app(tmp_path_factory.mktemp("output")) as url:
+        yield url
+
+
+def test_two_scripts_are_each_answered_in_their_language(address) -> None:
+    clients = {
+        "en": Client(address, verbose=False, ssl_verify=False),
+        "es": Client(address, verbose=False, ssl_verify=False, headers={"accept-language": "es"}),
+    }
+    for code in ("es", "en"):
+        with speaking(code), pytest.raises(Exception, match=text.NO_NAME):
+            clients[code].predict(new_project="", language="de", base="tiny", api_name="/project_create")
 
 
 @pytest.mark.browser
@@ -200,15 +206,14 @@ def test_two_scripts_are_each_answered_in_their_language(tmp_path) -> None:
     ],
 )
 def test_the_page_and_gradios_own_words_are_in_the_language_that_the_address_or_the_browser_names(
-    tmp_path, browser, asked, locale, words
+    address, browser, asked, locale, words
 ) -> None:
-    with running_app(tmp_path) as address:
-        page = browser.new_page(locale=locale)
-        page.goto(address + asked)
-        expect(page.locator("#upload")).to_contain_text(words, timeout=60_000)
-        code = "en" if locale == "de" else "es"
-        with speaking(code):
-            expect(page.get_by_role("tab", name=text.DATA_TAB)).to_be_visible()
-            expect(page.get_by_label(text.NEW_PROJECT)).to_be_attached()
-        assert page.locator("html").get_attribute("lang") == code
-        page.close()
+    page = browser.new_page(locale=locale)
+    page.goto(address + asked)
+    expect(page.locator("#upload")).to_contain_text(words, timeout=60_000)
+    code = "en" if locale == "de" else "es"
+    with speaking(code):
+        expect(page.get_by_role("tab", name=text.DATA_TAB)).to_be_visible()
+        expect(page.get_by_label(text.NEW_PROJECT)).to_be_attached()
+    assert page.locator("html").get_attribute("lang") == code
+    page.close()

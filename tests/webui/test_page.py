@@ -74,7 +74,7 @@ def test_nothing_is_fetched_from_other_hosts(app):
 
 
 def test_a_name_that_leads_elsewhere_is_refused(app):
-    client = Client(app, verbose=False)
+    client = Client(app, verbose=False, ssl_verify=False)
     with pytest.raises(Exception, match="cannot be used as a project name"):
         client.predict(new_project="../anna", language="de", base="tiny", api_name="/project_create")
 
@@ -82,7 +82,9 @@ def test_a_name_that_leads_elsewhere_is_refused(app):
 @pytest.fixture(scope="module")
 def project(app) -> str:
     """A project without a dataset."""
-    Client(app, verbose=False).predict(new_project="numbers", language="en", base="tiny", api_name="/project_create")
+    Client(app, verbose=False, ssl_verify=False).predict(
+        new_project="numbers", language="en", base="tiny", api_name="/project_create"
+    )
     return "numbers"
 
 
@@ -98,7 +100,7 @@ def project(app) -> str:
 )
 def test_a_script_that_gives_no_number_is_told_which_field(app, project, values: dict, message: str) -> None:
     with pytest.raises(AppError, match=message):
-        Client(app, verbose=False).predict(project=project, api_name="/train_start", **values)
+        Client(app, verbose=False, ssl_verify=False).predict(project=project, api_name="/train_start", **values)
 
 
 @pytest.mark.parametrize(
@@ -111,14 +113,16 @@ def test_a_script_that_gives_no_number_is_told_which_field(app, project, values:
 )
 def test_a_script_that_speaks_with_a_wrong_number_is_told_which_field(app, project, values: dict, message: str) -> None:
     with pytest.raises(AppError, match=message):
-        Client(app, verbose=False).predict(
+        Client(app, verbose=False, ssl_verify=False).predict(
             project=project, text="Hello.", model="ready", api_name="/inference_speak", **values
         )
 
 
 def test_a_script_may_write_numbers_as_text(app, project) -> None:
     with pytest.raises(AppError, match="no dataset yet"):
-        Client(app, verbose=False).predict(project=project, batch_size="2", seed=" 7 ", api_name="/train_start")
+        Client(app, verbose=False, ssl_verify=False).predict(
+            project=project, batch_size="2", seed=" 7 ", api_name="/train_start"
+        )
 
 
 def test_a_taken_port_is_a_clear_error(app):

@@ -51,6 +51,10 @@ KEYS = "() => [...document.querySelectorAll('[role=status]')].map(e => e.textCon
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     output = tmp_path_factory.mktemp("output")
+    exported = make_project(output, "clara")
+    (exported.runs / "one" / "checkpoints" / "step-1").mkdir(parents=True)
+    exported.ready.mkdir()
+    (exported.ready / "model.pth").write_bytes(b"weights")
     for name in ("anna", "maria"):
         for sound in (make_project(output, name).dataset / "wavs").iterdir():
             write_wav(sound, torch.zeros(1, DATASET_RATE), DATASET_RATE)
@@ -163,25 +167,20 @@ def test_project_and_tab_stand_in_the_address(browser: Browser, address: str) ->
 
 def test_a_project_that_is_gone_leaves_the_page_with_one_that_is_there(browser: Browser, address: str) -> None:
     page = opened(browser, f"{address}?project=missing&tab=nothing", "desk", [])
-    expect(page.get_by_role("combobox", name=text.PROJECT, exact=True)).to_have_value(re.compile("anna|maria"))
+    expect(page.get_by_role("combobox", name=text.PROJECT, exact=True)).to_have_value(re.compile("anna|clara|maria"))
     expect(tab(page, text.DATA_TAB)).to_have_attribute("aria-selected", "true")
-    page.wait_for_url(re.compile("project=(anna|maria)"))
+    page.wait_for_url(re.compile("project=(anna|clara|maria)"))
     page.close()
 
 
-def test_the_step_listen_leads_into_the_text(browser: Browser, tmp_path: Path) -> None:
-    project = make_project(tmp_path, "clara")
-    (project.runs / "one" / "checkpoints" / "step-1").mkdir(parents=True)
-    project.ready.mkdir()
-    (project.ready / "model.pth").write_bytes(b"weights")
-    with running_app(tmp_path) as address:
-        page = opened(browser, f"{address}?project=clara", "desk", [])
-        page.locator("#step-listen").click()
-        box = page.locator("#speak-text textarea")
-        expect(box).to_be_focused()
-        page.keyboard.type("Go on.")
-        expect(box).to_have_value("Go on.")
-        page.close()
+def test_the_step_listen_leads_into_the_text(browser: Browser, address: str) -> None:
+    page = opened(browser, f"{address}?project=clara", "desk", [])
+    page.locator("#step-listen").click()
+    box = page.locator("#speak-text textarea")
+    expect(box).to_be_focused()
+    page.keyboard.type("Go on.")
+    expect(box).to_have_value("Go on.")
+    page.close()
 
 
 def test_speak_pressed_again_says_why_it_waits_and_stop_shows_the_end(browser: Browser, address: str) -> None:
@@ -209,7 +208,7 @@ def test_speak_pressed_again_says_why_it_waits_and_stop_shows_the_end(browser: B
     ("size", "theme"),
     [
         ("phone", "light"),
-        ("desk", "dark"),
+        pytest.param("desk", "dark", marks=pytest.mark.slow),
         pytest.param("phone", "dark", marks=pytest.mark.slow),
         pytest.param("desk", "light", marks=pytest.mark.slow),
     ],

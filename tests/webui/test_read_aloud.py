@@ -23,6 +23,7 @@ from webui.studio import Studio
 VALUES = {"project.project": "maria", "project.language": "en", "data.read_sound": "x", "data.set_transcriber": ""}
 MICROPHONE = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream")
 PLAYS = "--use-file-for-fake-audio-capture={}%noloop"
+"""Each recording plays the file from its beginning, as it is then."""
 RATE = 48_000
 RECORDED_MS = 4_200
 """How long a sentence is recorded that lasts 3 s, with the silence around it."""
@@ -104,38 +105,33 @@ def test_a_dataset_is_read_aloud_in_a_browser(tmp_path: Path) -> None:
     wav = load_audio(ROOT / "assets" / "demo_voice" / "wavs" / "demo-03.flac", RATE)
     sound = 1e-4 * torch.randn(1, wav.shape[1] + int(0.9 * RATE))
     sound[:, int(0.5 * RATE) : -int(0.4 * RATE)] += wav / wav.abs().max() / 2
-    write_wav(tmp_path / "clean.wav", sound, RATE)
-    write_wav(tmp_path / "clipped.wav", (10 * sound).clamp(-1, 1), RATE)
+    microphone = tmp_path / "microphone.wav"
+    write_wav(microphone, sound, RATE)
     project = create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny"))
     reading = RecordingSession(project, "en")
     first, second, third = reading.sentences[:3]
-    with running_app(tmp_path) as url:
-        with running_browser(*MICROPHONE, PLAYS.format(tmp_path / "clean.wav")) as browser:
-            page = browser.new_page()
-            page.set_default_timeout(60_000)
-            page.goto(url)
-            opened(page, first)
-            record(page)
-            expect(page.locator("#read-said .message.good")).to_contain_text("Saved", timeout=60_000)
-            expect(page.locator("#uploads")).to_contain_text("1 recording")
-            page.locator("#read-sound").get_by_role("button", name="Play", exact=True).click()
-            page.locator("#read-again").click()
-            expect(page.locator("#read-sound .record-button")).to_be_visible()
-            page.reload()
-            opened(page, second)
-        with running_browser(*MICROPHONE, PLAYS.format(tmp_path / "clipped.wav")) as browser:
-            page = browser.new_page()
-            page.set_default_timeout(60_000)
-            page.goto(url)
-            opened(page, second)
-            record(page)
-            said = page.locator("#read-said .message.warning")
-            expect(said).to_contain_text(text.READ_ADVICE["clipping"], timeout=60_000)
-            assert len(reading.recorded) == 1
-            page.locator("#read-keep").click()
-            expect(page.locator("#uploads")).to_contain_text("2 recordings")
-            page.locator("#read-next").click()
-            expect(page.locator("#read-words textarea")).to_have_value(third)
-            page.locator("#step-1").click()
-            expect(page.locator("#report")).to_contain_text("2clips used", timeout=120_000)
+    with running_app(tmp_path) as url, running_browser(*MICROPHONE, PLAYS.format(microphone)) as browser:
+        page = browser.new_page()
+        page.set_default_timeout(60_000)
+        page.goto(url)
+        opened(page, first)
+        record(page)
+        expect(page.locator("#read-said .message.good")).to_contain_text("Saved", timeout=60_000)
+        expect(page.locator("#uploads")).to_contain_text("1 recording")
+        page.locator("#read-sound").get_by_role("button", name="Play", exact=True).click()
+        page.locator("#read-again").click()
+        expect(page.locator("#read-sound .record-button")).to_be_visible()
+        page.reload()
+        opened(page, second)
+        write_wav(microphone, (10 * sound).clamp(-1, 1), RATE)
+        record(page)
+        said = page.locator("#read-said .message.warning")
+        expect(said).to_contain_text(text.READ_ADVICE["clipping"], timeout=60_000)
+        assert len(reading.recorded) == 1
+        page.locator("#read-keep").click()
+        expect(page.locator("#uploads")).to_contain_text("2 recordings")
+        page.locator("#read-next").click()
+        expect(page.locator("#read-words textarea")).to_have_value(third)
+        page.locator("#step-1").click()
+        expect(page.locator("#report")).to_contain_text("2clips used", timeout=120_000)
     assert project.report.is_file()

@@ -87,24 +87,13 @@ def test_a_base_that_lacks_letters_of_the_latin_form_gets_them_and_the_user_is_t
     checks = Checks.of(PrepareConfig(**asked, language="am", use_amharic_g2p=True), find_base("starter"))
     clips = [ClipReport(source="a.wav", status="used", text=text) for text in TEXTS]
     assert [checks.read(clip)[1] for clip in clips] == [None] * len(TEXTS)
-    run = train_gpt(
-        custom_model="",
-        version="starter",
-        language="amh",
-        num_epochs=1,
-        batch_size=4,
-        grad_acumm=1,
-        train_csv=str(amharic.train_csv),
-        eval_csv=str(amharic.eval_csv),
-        output_path=str(amharic.folder),
-        use_amharic_g2p=True,
-        sample_text="",
-    )
-    lines = (Path(run.exp_path) / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    settings = {"base": "starter", "language": "amh", "num_epochs": 1, "use_amharic_g2p": True, "sample_text": ""}
+    run = fine_tune(tiny_run(amharic, **settings)).folder
+    lines = (run / "events.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines]
     assert (events[0]["clips"], events[0]["eval_clips"], events[0]["dropped"]) == (4, 2, [])
     (reported,) = [event["message"] for event in events if event.get("source") == "language"]
-    base = run_base(Path(run.exp_path))
+    base = run_base(run)
     assert all(letter in reported for letter in ["[amh]", *lacks]) and str(base.folder) in reported
     planned = measure_lengths(amharic.train_csv, find_base("starter"), "amh", use_amharic_g2p=True)
     expected = [len(base.tokenizer().encode(clip.text, "amh")) for clip in read_manifest(amharic.train_csv)]
