@@ -17,7 +17,7 @@ from utils.bases.loading import load_gpt
 from utils.bases.tiny import make_tiny
 from utils.errors import UserError
 from utils.model.dvae import fingerprint, load_code_encoder
-from utils.model.weights import read_weights, write_pickle, write_weights
+from utils.model.weights import NoRandomWeights, read_weights, write_pickle, write_weights
 
 
 @pytest.fixture
@@ -207,3 +207,13 @@ def test_a_decoder_of_sizes_that_cannot_be_is_refused(folder: Path, own: object,
     (folder / "config.json").write_text(json.dumps(config | {"studio_decoder": own}), encoding="utf-8")
     with pytest.raises(UserError, match=said):
         load_decoder(Base(folder))
+
+
+def test_models_are_loaded_without_drawing_random_weights() -> None:
+    base, before = find_base("tiny"), torch.get_rng_state()
+    load_gpt(base)
+    load_decoder(base)
+    assert torch.equal(torch.get_rng_state(), before)
+    with NoRandomWeights():
+        norm = torch.nn.LayerNorm(3)
+    assert torch.equal(norm.weight, torch.ones(3)), "constants are filled in"

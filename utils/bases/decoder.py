@@ -4,7 +4,7 @@ from torch import nn
 
 from utils.bases.base import Base
 from utils.model.decoder.build import build_decoder
-from utils.model.weights import DECODER_PREFIX, load_strictly, part
+from utils.model.weights import DECODER_PREFIX, NoRandomWeights, load_strictly, part
 
 
 def load_decoder(base: Base) -> nn.Module:
@@ -13,6 +13,7 @@ def load_decoder(base: Base) -> nn.Module:
     Raises:
         UserError: the weights do not fit the sizes in config.json.
     """
-    decoder = build_decoder(base.decoder_shape())
+    with NoRandomWeights():
+        decoder = build_decoder(base.decoder_shape())
     load_strictly(decoder, part(base.state(), DECODER_PREFIX), where=str(base.folder))
     return decoder.eval().requires_grad_(False)

@@ -34,12 +34,6 @@ def norm_groups(channels: int) -> int:
     return groups
 
 
-def narrow_normal(*size: int) -> Tensor:
-    """Random numbers from N(0, 0.02); on the meta device none, where `normal_` loads torch's compiler, for a second."""
-    empty = torch.empty(size)
-    return empty if empty.is_meta else empty.normal_(std=0.02)
-
-
 def plain(block: nn.Module, *inputs: Any) -> Tensor:
     """The block's output, and nothing else."""
     out: Tensor = block(*inputs)
@@ -131,7 +125,7 @@ class PerceiverResampler(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         inner = int(width * 4 * 2 / 3)
-        self.latents = nn.Parameter(narrow_normal(NUM_LATENTS, width))
+        self.latents = nn.Parameter(torch.empty(NUM_LATENTS, width).normal_(std=0.02))
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 [

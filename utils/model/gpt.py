@@ -23,7 +23,7 @@ from utils.model.attention import (
     sdpa_attention,
     varlen_attention,
 )
-from utils.model.conditioning import ConditioningEncoder, PerceiverResampler, narrow_normal
+from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
 from utils.model.flash_attn import Kernel
 from utils.model.guided_attention import Guide, guided_blocks, reading_loss
 from utils.model.matrix_attention import plan_groups
@@ -73,15 +73,6 @@ class GptLosses(NamedTuple):
     """Mean over the guided heads, weighted; 0 where none is guided."""
 
 
-class Embedding(nn.Embedding):
-    """Without random numbers on the meta device; see `narrow_normal`."""
-
-    def reset_parameters(self) -> None:
-        """Draw from N(0, 1), as the base class does."""
-        if not self.weight.is_meta:
-            super().reset_parameters()
-
-
 class Conv1D(nn.Module):
     """A linear layer that keeps its weight as [in, out], as GPT-2's checkpoints do.
 
@@ -90,7 +81,7 @@ class Conv1D(nn.Module):
 
     def __init__(self, num_out: int, num_in: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(narrow_normal(num_in, num_out))
+        self.weight = nn.Parameter(torch.empty(num_in, num_out).normal_(std=0.02))
         self.bias = nn.Parameter(torch.zeros(num_out))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -157,8 +148,8 @@ class PositionTable(nn.Module):
 
     def __init__(self, num_positions: int, width: int) -> None:
         super().__init__()
-        self.emb = Embedding(num_positions, width)
-        self.emb.weight = nn.Parameter(narrow_normal(num_positions, width))
+        self.emb = nn.Embedding(num_positions, width)
+        nn.init.normal_(self.emb.weight, std=0.02)
 
     def first(self, count: int) -> Tensor:
         """Embeddings of positions 0 to count - 1: [count, D]."""
@@ -195,8 +186,8 @@ class XttsGpt(nn.Module):
         """
         self.conditioning_encoder = ConditioningEncoder(shape.width, shape.heads)
         self.conditioning_perceiver = PerceiverResampler(shape.width)
-        self.text_embedding = Embedding(shape.text_rows, shape.width)
-        self.mel_embedding = Embedding(shape.audio_rows, shape.width)
+        self.text_embedding = nn.Embedding(shape.text_rows, shape.width)
+        self.mel_embedding = nn.Embedding(shape.audio_rows, shape.width)
         self.text_pos_embedding = PositionTable(shape.text_positions, shape.width)
         self.mel_pos_embedding = PositionTable(shape.audio_positions, shape.width)
         self.gpt = Transformer(shape)

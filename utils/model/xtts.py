@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-import torch
 from torch import Tensor, nn
 
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.shapes import GptShape
-from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, State, load_strictly
+from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, NoRandomWeights, State, load_strictly
 
 
 def build_gpt(
@@ -24,13 +23,8 @@ def build_gpt(
     Raises:
         UserError: the weights do not fit, with both sizes named.
     """
-    # Built without memory first: initializing 441 M weights that are overwritten at once takes seconds.
-    with torch.device("meta"):
+    with NoRandomWeights():
         gpt = XttsGpt(shape, options)
-    # Not `to_empty`, which loads sympy for it.
-    gpt.load_state_dict(
-        {name: torch.empty(t.shape, dtype=t.dtype) for name, t in gpt.state_dict().items()}, assign=True
-    )
     load_strictly(gpt, state, where=where)
     return gpt.float()
 
