@@ -1,5 +1,6 @@
 """Speech-like sound and small projects made of it: real files, no recordings needed."""
 
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -25,6 +26,11 @@ TEXTS = [
 
 def speech(seconds: float, *, seed: int = 0) -> Tensor:
     """Speech-like sound, [1, N] at 22 050 Hz; the same for the same seed."""
+    return _speech(seconds, seed).clone()
+
+
+@lru_cache(maxsize=64)
+def _speech(seconds: float, seed: int) -> Tensor:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         start = (seed * 7_001) % (5 * DATASET_RATE)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from utils.model.gpt import Conv1D, XttsGpt
 from utils.model.no_tf32 import exact_float32
+from utils.model.weights import NoRandomWeights
 
 TARGETS = ["c_attn", "c_proj", "c_fc"]
 """All four projections of a block (`c_proj` is the name of two)."""
@@ -142,7 +143,7 @@ def _as_peft_knows_them(gpt: nn.Module) -> None:
     for parent in list(gpt.modules()):
         for name, layer in parent.named_children():
             if isinstance(layer, Conv1D):
-                with torch.device("meta"):
+                with NoRandomWeights():
                     known = PeftConv1D(layer.weight.shape[1], layer.weight.shape[0])
                 known.weight, known.bias = layer.weight, layer.bias
                 setattr(parent, name, known)
