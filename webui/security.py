@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utils.errors import UserError
 from utils.hardware.resources import GIB, KEPT_FREE_BYTES
-from utils.server.access import Limited, hostname, is_loopback, is_own_origin, is_trusted
+from utils.server.access import hostname, is_loopback, is_own_origin, is_trusted, limited
 from webui.assets import Assets, gradio_assets
 
 SHARE_DOMAINS = (".gradio.live", ".gradio.app")
@@ -244,8 +244,7 @@ class PageGuard:
             return
         refusal = self.refusal(scope)
         if refusal is None:
-            limited = Limited(receive, self.limit(scope))
-            await self.app(scope, limited, _with_headers(send))
+            await self.app(scope, limited(receive, self.limit(scope)), _with_headers(send))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:

@@ -34,44 +34,27 @@ MOST_CODES = 10_000
 """No model has as many codes to choose among."""
 
 
-class NotSpokenError(UserError):
-    """A request that is not spoken; with its status and words for programs, as HTTP clients know them."""
+class RequestError(UserError):
+    """A request that is not answered as it was meant, with its status and words for programs, as of HTTP.
 
-    status, code = 400, ""
-    param: str | None = None
-    """The field at fault."""
-    retry_after_s = 0
-    """When it is worth another try."""
+    Args:
+        status: of HTTP.
+        code: a word for programs.
+        param: the field at fault.
+        retry_after_s: when it is worth another try.
+        words: as of `UserError`.
+    """
 
-
-class UnknownModelError(NotSpokenError):
-    """No project and no base has such a model."""
-
-    status, code, param = 404, "model_not_found", "model"
-
-
-class UnknownVoiceError(NotSpokenError):
-    """The model has no such voice, and none was uploaded under this name."""
-
-    code, param = "voice_not_found", "voice"
+    def __init__(
+        self, *, status: int = 400, code: str = "", param: str | None = None, retry_after_s: int = 0, **words: str
+    ) -> None:
+        super().__init__(**words)
+        self.status, self.code, self.param, self.retry_after_s = status, code, param, retry_after_s
 
 
-class QueueFullError(NotSpokenError):
-    """As many requests as are allowed are in progress."""
-
-    status, code, retry_after_s = 429, "queue_full", 1
-
-
-class UnavailableError(NotSpokenError):
+def unavailable(what: str, fix: str = "", code: str = "unavailable") -> RequestError:
     """The server cannot speak now, whatever is asked: a training has the device, or it is being stopped."""
-
-    status, code, retry_after_s = 503, "unavailable", 30
-
-
-class StalledError(NotSpokenError):
-    """The client stopped reading."""
-
-    status, code = 408, "client_stalled"
+    return RequestError(what=what, fix=fix, status=503, code=code, retry_after_s=30)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,11 +227,6 @@ class Generation:
         self.num_tokens = sum(len(utterance.piece.tokens) for utterance in utterances)
 
     @property
-    def is_spoken(self) -> bool:
-        """Whether all of its pieces are."""
-        return self._passed_on == len(self._utterances)
-
-    @property
     def lead_s(self) -> float:
         """Speech that its listener has in hand; what was played by now counts as played."""
         if self.first_sound_s is None:
@@ -285,8 +263,8 @@ class Generation:
         """Its batch was lost: it is spoken once more, before others."""
         self._ahead = sorted([*self._ahead, self.underway.pop(utterance)])
 
-    def conclude(self, utterance: "Utterance") -> None:
-        """One of its pieces was spoken."""
+    def conclude(self, utterance: "Utterance") -> bool:
+        """One of its pieces was spoken; whether all are."""
         number, spoken = self.underway.pop(utterance), utterance.spoken
         assert spoken is not None
         if not self.request.stream:
@@ -298,6 +276,7 @@ class Generation:
             self._passed_on += 1
             for pcm in self._behind.pop(self._passed_on, []):
                 self._pass_on(pcm)
+        return self._passed_on == len(self._utterances)
 
     def stalled_s(self) -> float:
         """How long a full buffer has not been read; 0 while there is room."""

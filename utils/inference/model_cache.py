@@ -62,10 +62,6 @@ class ModelCache:
         """By name, the one that was asked for last at the end."""
         self._precision, self._slots, self._max_bytes, self._pronounces = precision, slots, max_bytes, pronounces
 
-    @property
-    def is_busy(self) -> bool:
-        return any(model.generations for model in self.models.values())
-
     def load(
         self,
         *,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from utils.errors import UserError, is_out_of_memory
 from utils.inference.batch import Utterance
 from utils.inference.engine import Synthesizer
-from utils.inference.generation import Generation, SpeechCounts, StalledError, UnknownVoiceError
+from utils.inference.generation import Generation, RequestError, SpeechCounts
 from utils.inference.model_cache import ModelCache
 from utils.model.voices import Voice, mixed
 from utils.options import OUTPUT_RATE
@@ -89,7 +89,8 @@ class Engine:
         """
         for generation in list(model.generations):
             if generation.stalled_s() > self._stall_s:
-                self.drop(model, generation, StalledError(what=f"the client has not read for {self._stall_s:.0f} s"))
+                what = f"the client has not read for {self._stall_s:.0f} s"
+                self.drop(model, generation, RequestError(what=what, status=408, code="client_stalled"))
             elif generation.is_cancelled:
                 self.drop(model, generation)
         _fill(model, kept)
@@ -107,9 +108,8 @@ class Engine:
             generation = begun[utterance]
             assert utterance.spoken is not None
             self._counts.speech_s += utterance.spoken.wav.size(1) / OUTPUT_RATE
-            generation.conclude(utterance)
             generation.failures = 0
-            if generation.is_spoken:
+            if generation.conclude(utterance):
                 model.generations.remove(generation)
                 self._end(generation, None)
         return True
@@ -188,7 +188,7 @@ def find_voice(
         has_files: whether what is no name may be the path of a recording.
 
     Raises:
-        UnknownVoiceError: there is none of that name.
+        RequestError: there is none of that name.
         UserError: a recording is not usable, the weights are not above 0, or there are too many.
     """
 
@@ -202,10 +202,12 @@ def find_voice(
         if has_files and _is_file(name):
             return synthesizer.voice(Path(name))
         known = ", ".join([DEFAULT_VOICE, *recordings, *sorted(synthesizer.speakers())][:8])
-        raise UnknownVoiceError(
+        raise RequestError(
             what=f"there is no voice {'or recording ' * has_files}{name!r}",
             where=str(synthesizer.base.folder),
             fix=f"use {'the path of a recording, or ' * has_files}one of: {known}",
+            code="voice_not_found",
+            param="voice",
         )
 
     if spec is None or isinstance(spec, Path):

@@ -79,23 +79,22 @@ def is_own_origin(headers: Headers) -> bool:
     return bool(netloc) and netloc == headers.get("host", "").lower()
 
 
-class Limited:
+def limited(receive: Receive, limit: int) -> Receive:
     """Receives a request's body up to a limit, also when it does not tell its length beforehand.
 
     Args:
         receive: where the body comes from.
         limit: bytes.
     """
+    left = limit
 
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive, self._left = receive, limit
+    async def up_to_limit() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        return message if left >= 0 else {"type": "http.disconnect"}
 
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        self._left -= len(message.get("body", b""))
-        if self._left < 0:
-            return {"type": "http.disconnect"}
-        return message
+    return up_to_limit
 
 
 def find_keys(given: str, environment: MutableMapping[str, str], output: Path, *, make: bool) -> tuple[list[str], str]:

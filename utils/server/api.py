@@ -21,14 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from utils.errors import UserError, is_out_of_memory
-from utils.inference.generation import (
-    Generation,
-    NotSpokenError,
-    SpeechRequest,
-    UnavailableError,
-    UnknownModelError,
-    UnknownVoiceError,
-)
+from utils.inference.generation import Generation, RequestError, SpeechRequest, unavailable
 from utils.project.projects import find_project, list_projects
 from utils.server.service import SpeechService
 from utils.speech.encode import FORMATS, Encoder, Sink, encode_whole, usable_formats
@@ -60,64 +53,41 @@ PATH = re.compile(r"""(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'"]+){2,}""")
 log = logging.getLogger(__name__)
 
 
-class ApiError(Exception):
-    """A request that is not answered as it was meant.
+def as_request_error(error: Exception) -> RequestError:
+    """Any error as the client is to see it; what only a programmer understands stays in the log."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, UserError):
+        return RequestError(what=error.what, fix=error.fix)
+    log.error("a request failed: %s: %s", type(error).__name__, error)
+    if is_out_of_memory(error):
+        return unavailable("the device has too little free memory for this request", code="out_of_memory")
+    return RequestError(what="the server failed to speak this; its log says why", status=500, code="internal_error")
 
-    Args:
-        status: of HTTP.
-        message: what is wrong and what to do about it.
-        param: the field at fault.
-        code: a word for programs.
-        retry_after_s: when it is worth another try.
-    """
 
-    def __init__(
-        self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry_after_s: int = 0
-    ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
-        self.retry_after_s = retry_after_s
+def error_content(error: RequestError) -> dict[str, Any]:
+    """What the client reads."""
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    if error.status == 429:
+        kind = "rate_limit_error"
+    # `where`, and folders that the words name, are this computer's: a client reads the last part of a path.
+    words = (PATH.sub(_last_part, part) for part in (error.what, error.fix) if part)
+    message = ". ".join(part[:1].upper() + part[1:] for part in words) + "."
+    return {"error": {"message": message, "type": kind, "param": error.param, "code": error.code or None}}
 
-    def content(self) -> dict[str, object]:
-        """What the client reads."""
-        kind = "invalid_request_error" if self.status < 500 else "server_error"
-        if self.status == 429:
-            kind = "rate_limit_error"
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
-    def response(self) -> JSONResponse:
-        headers = {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else {}
-        if self.status in (408, 413):
-            # The rest of the body may still come: it is no next request.
-            headers["Connection"] = "close"
-        return JSONResponse(self.content(), status_code=self.status, headers=headers)
+def error_response(error: RequestError) -> JSONResponse:
+    """The answer in place of the one that was asked for."""
+    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
+    if error.status in (408, 413):
+        # The rest of the body may still come: it is no next request.
+        headers["Connection"] = "close"
+    return JSONResponse(error_content(error), status_code=error.status, headers=headers)
 
 
 def _last_part(match: re.Match[str]) -> str:
     path = Path(match[0])
     return path.name if Path(*path.parts[:2]).exists() else match[0]
-
-
-def as_api_error(error: Exception) -> ApiError:
-    """Any error as the client is to see it; what only a programmer understands stays in the log."""
-    if isinstance(error, ApiError):
-        return error
-    if not isinstance(error, UserError):
-        log.error("a request failed: %s: %s", type(error).__name__, error)
-        if is_out_of_memory(error):
-            return ApiError(
-                503,
-                "The device has too little free memory for this request.",
-                code="out_of_memory",
-                retry_after_s=UnavailableError.retry_after_s,
-            )
-        return ApiError(500, "The server failed to speak this; its log says why.", code="internal_error")
-    # `where`, and folders that the words name, are this computer's: a client reads the last part of a path.
-    words = (PATH.sub(_last_part, part) for part in (error.what, error.fix) if part)
-    message = ". ".join(part[:1].upper() + part[1:] for part in words) + "."
-    if not isinstance(error, NotSpokenError):
-        return ApiError(400, message)
-    return ApiError(error.status, message, param=error.param, code=error.code, retry_after_s=error.retry_after_s)
 
 
 class SpeechApi:
@@ -146,7 +116,7 @@ class SpeechApi:
         """The model that a request names, and its id: by its id, an alias, a name of OpenAI's, or not at all.
 
         Raises:
-            UnknownModelError: there is none.
+            RequestError: there is none.
         """
         name = self._aliases.get(name or "", name)
         if not name or _DATED.sub("", name) in OPENAI_MODELS:
@@ -159,7 +129,8 @@ class SpeechApi:
             return name, find_model(find_project(project, self.service.output), inner)
         except (UserError, OSError, ValueError) as error:
             what = f"the model {name!r} does not exist"
-            raise UnknownModelError(what=what, fix="GET /v1/models lists those that do") from error
+            fix = "GET /v1/models lists those that do"
+            raise RequestError(what=what, fix=fix, status=404, code="model_not_found", param="model") from error
 
     def voices(self) -> list[str]:
         """Names of the default model's voices, and of those that were uploaded."""
@@ -174,7 +145,7 @@ class SpeechApi:
             model: who speaks, by a name as for `find`.
 
         Raises:
-            ApiError: it cannot be spoken, or the client has gone.
+            RequestError: it cannot be spoken, or the client has gone.
             Exception: whatever the engine says.
         """
         generation = await run_in_threadpool(self._generation, self.checked(values), model)
@@ -183,7 +154,7 @@ class SpeechApi:
         try:
             await asyncio.wait({begun, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not begun.done():
-                raise ApiError(499, "The client has gone.", code="client_gone")
+                raise RequestError(what="the client has gone", status=499, code="client_gone")
             if generation.error is not None and not generation.buffered_s:
                 raise generation.error
         except BaseException:
@@ -198,9 +169,7 @@ class SpeechApi:
         """A request with the model's own names of voices and language.
 
         Raises:
-            UnknownModelError: there is none of that name.
-            UnknownVoiceError: likewise.
-            ApiError: the model does not read the language.
+            RequestError: there is no model or voice of that name, or the model does not read the language.
         """
         model, language = self.find(name), speech.language
         files = files_of(model)
@@ -208,8 +177,8 @@ class SpeechApi:
             codes = files.languages
             language = next((one for one in (language, language.split("-")[0]) if plain_code(one) in codes), None)
             if language is None:
-                message = f"This model cannot read the language {speech.language!r}; use one of: {', '.join(codes)}."
-                raise ApiError(400, message, param="language")
+                what = f"this model cannot read the language {speech.language!r}; use one of: {', '.join(codes)}"
+                raise RequestError(what=what, param="language")
         own, recordings, parts = files.voices, self.recordings.recordings(), []
         # The name of a speaker may look like a mixture: "Smith, John".
         is_whole = speech.voice in own or speech.voice in recordings
@@ -221,8 +190,8 @@ class SpeechApi:
             if known is None and name in OPENAI_VOICES:
                 known = own[OPENAI_VOICES.index(name) % len(own)]
             if known is None:
-                listed = ", ".join([*own, *recordings])
-                raise UnknownVoiceError(what=f"there is no voice {asked!r}", fix=f"use one of: {listed}")
+                what, fix = f"there is no voice {asked!r}", f"use one of: {', '.join([*own, *recordings])}"
+                raise RequestError(what=what, fix=fix, code="voice_not_found", param="voice")
             parts.append(f"{known}:{weight}")
         voice = parts[0].rpartition(":")[0] if len(parts) == 1 else ",".join(parts)
         speech = replace(speech, language=language, voice=voice)
@@ -232,26 +201,26 @@ class SpeechApi:
         """The request of these values.
 
         Raises:
-            ApiError: there is no text, or a value is out of its range.
+            RequestError: there is no text, or a value is out of its range.
         """
         text = values.get("text")
         if not isinstance(text, str):
-            raise ApiError(400, "Give the text to speak as a string.", param="input")
+            raise RequestError(what="give the text to speak as a string", param="input")
         if not text.strip():
-            raise ApiError(400, "The text is empty; give the words to speak.", param="input", code="empty_text")
+            raise RequestError(what="the text is empty; give the words to speak", param="input", code="empty_text")
         most = self.service.config.max_characters
         if len(text) > most:
-            message = f"The text has {len(text)} characters; a request may have {most}. Split it."
-            raise ApiError(400, message, param="input", code="string_above_max_length")
+            what = f"the text has {len(text)} characters; a request may have {most}"
+            raise RequestError(what=what, fix="split it", param="input", code="string_above_max_length")
         if any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise ApiError(400, "The text is not valid Unicode: it has half a pair.", param="input")
+            raise RequestError(what="the text is not valid Unicode: it has half a pair", param="input")
         if not any(letter.isalnum() for letter in text):
-            raise ApiError(400, "The text has no letter or digit to speak.", param="input", code="no_words")
+            raise RequestError(what="the text has no letter or digit to speak", param="input", code="no_words")
         try:
             return SpeechRequest.from_values({"language": None, **values}, where="request").validate(where="request")
         except UserError as error:
             named = [name for name in values if f"{name} is" in error.what]
-            raise ApiError(400, as_api_error(error).message, param=named[0] if named else None) from error
+            raise RequestError(what=error.what, fix=error.fix, param=named[0] if named else None) from error
 
 
 def files_of(model: tuple[str, SpeakingModel]) -> "ModelFiles":
@@ -318,7 +287,7 @@ async def _events(generation: Generation, form: str) -> AsyncIterator[str]:
             yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
     except Exception as error:  # noqa: BLE001
         # It cannot go up: the answer has begun, and has a form for errors of its own.
-        yield _event({"type": "error", **as_api_error(error).content()})
+        yield _event({"type": "error", **error_content(as_request_error(error))})
         return
     read, spoken = generation.num_tokens, generation.num_codes
     usage = {"input_tokens": read, "output_tokens": spoken, "total_tokens": read + spoken}
@@ -338,11 +307,11 @@ def check_format(form: Any) -> str:
     """A response format that can be encoded here.
 
     Raises:
-        ApiError: there is none of that name.
+        RequestError: there is none of that name.
     """
     if form not in usable_formats():
-        known = ", ".join(usable_formats())
-        raise ApiError(400, f"The format {form!r} cannot be encoded; use one of: {known}.", param="response_format")
+        what = f"the format {form!r} cannot be encoded; use one of: {', '.join(usable_formats())}"
+        raise RequestError(what=what, param="response_format")
     return str(form)
 
 
@@ -350,17 +319,19 @@ async def read_json(request: Request) -> dict[str, Any]:
     """The object that a request's body holds.
 
     Raises:
-        ApiError: it holds none, or it does not come.
+        RequestError: it holds none, or it does not come.
     """
     try:
         body = await asyncio.wait_for(request.body(), BODY_TIMEOUT_S)
         values = json.loads(body)
     except ClientDisconnect as error:
-        raise ApiError(413, "The body was broken off, or is too large.", code="request_too_large") from error
+        raise RequestError(
+            what="the body was broken off, or is too large", status=413, code="request_too_large"
+        ) from error
     except TimeoutError as error:
-        raise ApiError(408, "The request's body did not arrive.", code="request_timeout") from error
+        raise RequestError(what="the request's body did not arrive", status=408, code="request_timeout") from error
     except (ValueError, RecursionError) as error:
-        raise ApiError(400, f"The body is not valid JSON: {error}.", code="invalid_json") from error
+        raise RequestError(what=f"the body is not valid JSON: {error}", code="invalid_json") from error
     if not isinstance(values, dict):
-        raise ApiError(400, "The body is not a JSON object.", code="invalid_json")
+        raise RequestError(what="the body is not a JSON object", code="invalid_json")
     return values

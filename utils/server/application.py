@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from utils import VERSION
 from utils.hardware.resources import process_memory
-from utils.inference.generation import FIRST_SOUND_BOUNDS
+from utils.inference.generation import FIRST_SOUND_BOUNDS, RequestError
 from utils.server import openai_routes, xtts_routes
-from utils.server.api import ApiError, SpeechApi
+from utils.server.api import SpeechApi, error_response
 from utils.server.guard import Guard
 from utils.server.service import SpeechService
 from utils.server.wyoming import answering
@@ -32,8 +32,8 @@ def create_application(api: SpeechApi, keys: Sequence[str], wyoming: socket.sock
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        message = f"{request.method} {request.url.path}: {error.detail}."
-        return ApiError(error.status_code, message, code="unknown_url").response()
+        what = f"{request.method} {request.url.path}: {error.detail}"
+        return error_response(RequestError(what=what, status=error.status_code, code="unknown_url"))
 
     application = FastAPI(
         title="XTTS speech server",

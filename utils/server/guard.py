@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from utils.inference.generation import SpeechCounts
-from utils.server.access import Limited, hostname, is_loopback, is_own_origin, is_trusted, is_valid
-from utils.server.api import UNREAD, ApiError, as_api_error
+from utils.inference.generation import RequestError, SpeechCounts
+from utils.server.access import hostname, is_loopback, is_own_origin, is_trusted, is_valid, limited
+from utils.server.api import UNREAD, as_request_error, error_response
 from utils.server.settings import ServerConfig
 
 MAX_BODY_BYTES = 2**20
@@ -85,12 +85,12 @@ class Guard:
                 # An answer that was begun can only be broken off: the client sees that it is not whole.
                 log.info("%s %s broken off: %s", scope["method"], scope["path"], str(error).split("\n")[0])
             else:
-                fault = as_api_error(error)
+                fault = as_request_error(error)
                 if fault.status == 500:
                     log.exception("%s %s", scope["method"], scope["path"])
                 if fault.status == 413:
                     await _take_rest(receive)
-                await fault.response()(scope, receive, counted)
+                await error_response(fault)(scope, receive, counted)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._counts.requests[route, status if is_whole else "aborted"] += 1
@@ -105,28 +105,30 @@ class Guard:
             allowed = {"Access-Control-Allow-Methods": "GET, POST, DELETE", "Access-Control-Max-Age": "600"}
             await Response(status_code=204, headers=allowed)(scope, receive, send)
             return
-        await self._app(scope, Limited(receive, limit), send)
+        await self._app(scope, limited(receive, limit), send)
 
     def _check(self, scope: Scope, headers: Headers, origin: str, limit: int) -> None:
         """Do nothing when a request may be answered.
 
         Raises:
-            ApiError: it may not.
+            RequestError: it may not.
         """
         if not is_trusted(hostname(headers.get("host", "")), self._config.host, self._config.trusted_host):
-            raise ApiError(421, "Unknown host name. Start the server with --trusted-host NAME.", code="unknown_host")
+            fix = "start the server with --trusted-host NAME"
+            raise RequestError(what="unknown host name", fix=fix, status=421, code="unknown_host")
         if origin not in self._origins and not is_own_origin(headers) and not self._plays(scope, headers):
-            message = "This request comes from another site. Start the server with --allow-origin and its address."
-            raise ApiError(403, message, code="foreign_origin")
+            what, fix = "this request comes from another site", "start the server with --allow-origin and its address"
+            raise RequestError(what=what, fix=fix, status=403, code="foreign_origin")
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > limit:
-            raise ApiError(413, f"The request is too large; it may have {limit} bytes.", code="request_too_large")
+            what = f"the request is too large; it may have {limit} bytes"
+            raise RequestError(what=what, status=413, code="request_too_large")
         is_asking = scope["method"] == "OPTIONS" and origin in self._origins
         if self._keys and scope["path"] not in OPEN_PATHS and not is_asking:
             scheme, _, key = headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not is_valid(key.strip(), self._keys):
-                message = "Incorrect API key. Send one as the header `Authorization: Bearer KEY`."
-                raise ApiError(401, message, code="invalid_api_key")
+                fix = "send one as the header `Authorization: Bearer KEY`"
+                raise RequestError(what="incorrect API key", fix=fix, status=401, code="invalid_api_key")
 
     def _plays(self, scope: Scope, headers: Headers) -> bool:
         """Whether a page that may ask plays a sound: audio elements send no Origin, and no page can forge a Referer."""

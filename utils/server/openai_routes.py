@@ -19,7 +19,8 @@ from starlette.responses import Response
 
 from utils.errors import UserError
 from utils.hardware.resources import KEPT_FREE_BYTES, disk_free
-from utils.server.api import ApiError, SpeechApi, as_api_error, check_format, events, files_of, read_json, response
+from utils.inference.generation import RequestError
+from utils.server.api import SpeechApi, check_format, events, files_of, read_json, response
 from utils.speech.voice_library import DEFAULT_VOICE, NamedVoice
 
 OWNER = "xtts-finetuning-studio"
@@ -61,10 +62,11 @@ def add_routes(application: FastAPI, api: SpeechApi) -> None:
         form = check_format(values.get("response_format") or "mp3")
         stream_format = values.get("stream_format") or "audio"
         if stream_format not in ("audio", "sse"):
-            raise ApiError(400, f"stream_format is {stream_format!r}; use audio or sse.", param="stream_format")
+            what = f"stream_format is {stream_format!r}; use audio or sse"
+            raise RequestError(what=what, param="stream_format")
         model = values.get("model")
         if model is not None and not isinstance(model, str):
-            raise ApiError(400, "The model is not a name; GET /v1/models lists them.", param="model")
+            raise RequestError(what="the model is not a name; GET /v1/models lists them", param="model")
         generation = await api.speak(request.receive, speech_fields(values), model)
         return events(generation, form) if stream_format == "sse" else await response(generation, form)
 
@@ -90,27 +92,31 @@ def add_routes(application: FastAPI, api: SpeechApi) -> None:
     @application.post("/v1/audio/voices")
     async def add_voice(request: Request) -> dict[str, Any]:
         if disk_free(output) < int(request.headers.get("content-length", 0)) + KEPT_FREE_BYTES:
-            raise ApiError(507, "The disk does not have enough free space for this upload.", code="disk_full")
+            what = "the disk does not have enough free space for this upload"
+            raise RequestError(what=what, status=507, code="disk_full")
         try:
             async with asyncio.timeout(UPLOAD_TIMEOUT_S), request.form(max_files=1, max_fields=8) as values:
                 upload = next((v for name in UPLOAD_FIELDS if isinstance(v := values.get(name), UploadFile)), None)
                 name = values.get("name")
                 if upload is None:
-                    raise ApiError(400, "Send a recording as the form's field `audio_sample`.", param="audio_sample")
+                    what = "send a recording as the form's field `audio_sample`"
+                    raise RequestError(what=what, param="audio_sample")
                 if not isinstance(name, str) or not name:
-                    raise ApiError(400, "Give the voice a name.", param="name")
+                    raise RequestError(what="give the voice a name", param="name")
                 return _voice(await run_in_threadpool(_keep, api, name, upload))
         except TimeoutError as error:
-            raise ApiError(408, "The upload did not arrive.", code="request_timeout") from error
+            raise RequestError(what="the upload did not arrive", status=408, code="request_timeout") from error
         except ClientDisconnect as error:
-            raise ApiError(413, "The upload was broken off, or is too large.", code="upload_incomplete") from error
+            what = "the upload was broken off, or is too large"
+            raise RequestError(what=what, status=413, code="upload_incomplete") from error
         except MultiPartException as error:
-            raise ApiError(400, f"The upload is not a valid form: {error.message}.") from error
+            raise RequestError(what=f"the upload is not a valid form: {error.message}") from error
 
     @application.delete("/v1/audio/voices/{name}")
     def remove_voice(name: str) -> dict[str, Any]:
         if not api.recordings.remove(name):
-            raise ApiError(404, f"No uploaded voice is called {name!r}.", param="voice_id", code="voice_not_found")
+            what = f"no uploaded voice is called {name!r}"
+            raise RequestError(what=what, status=404, param="voice_id", code="voice_not_found")
         return {"id": name, "object": "audio.voice.deleted", "deleted": True}
 
 
@@ -118,13 +124,13 @@ def speech_fields(values: dict[str, Any]) -> dict[str, Any]:
     """Fields of SpeechRequest from those of OpenAI's request and our own.
 
     Raises:
-        ApiError: a voice that is no name.
+        RequestError: a voice that is no name.
     """
     voice = values.get("voice")
     if isinstance(voice, dict):
         voice = voice.get("id")
     if voice is not None and not isinstance(voice, str):
-        raise ApiError(400, "The voice is not a name.", param="voice")
+        raise RequestError(what="the voice is not a name", param="voice")
     fields: dict[str, Any] = {"text": values.get("input"), "voice": voice or DEFAULT_VOICE}
     for name, kind in FIELD_TYPES.items():
         value = values.get(name)
@@ -151,12 +157,8 @@ def _keep(api: SpeechApi, name: str, upload: UploadFile) -> NamedVoice:
         except UserError as error:
             param = "name" if "name" in error.what.split("recording")[0] else "audio_sample"
             # Its temporary path is not shown.
-            error_for_client = UserError(what=_without(error.what, file.name), fix=error.fix)
-            raise ApiError(400, as_api_error(error_for_client).message, param=param, code="invalid_voice") from error
-
-
-def _without(text: str, path: str) -> str:
-    return text.replace(path, "recording").replace(Path(path).name, "the recording")
+            what = error.what.replace(file.name, "recording").replace(Path(file.name).name, "the recording")
+            raise RequestError(what=what, fix=error.fix, param=param, code="invalid_voice") from error
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -170,5 +172,5 @@ def _voice(recording: NamedVoice) -> dict[str, Any]:
         "object": "audio.voice",
         "name": name,
         "type": "audio_sample",
-        "created_at": recording.created,
+        "created_at": int(recording.path.stat().st_mtime),
     }

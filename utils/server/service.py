@@ -12,10 +12,10 @@ from utils.errors import UserError
 from utils.inference.generation import (
     FIRST_SOUND_BOUNDS,
     Generation,
-    QueueFullError,
+    RequestError,
     SpeechCounts,
     SpeechRequest,
-    UnavailableError,
+    unavailable,
 )
 from utils.jobs.device import CPU, device_holder, free_device, require_usable, wanted_device
 from utils.server.settings import ServerConfig
@@ -79,21 +79,21 @@ class SpeechService:
         """Have a request spoken.
 
         Raises:
-            QueueFullError: too many are in progress.
-            UnavailableError: the service is being stopped.
+            RequestError: too many are in progress, or the service is being stopped.
         """
         with self._lock:
             if self._closing:
-                raise UnavailableError(what=self._closing)
+                raise unavailable(self._closing)
             if self.has_died:
-                raise UnavailableError(what="the speech engine has ended", fix="restart the server; its log says why")
+                raise unavailable("the speech engine has ended", fix="restart the server; its log says why")
             if self.num_live >= self.config.max_requests:
-                full = QueueFullError(
+                raise RequestError(
                     what=f"{self.num_live} requests are being spoken or waiting, the most that this server takes",
                     fix="try again in some seconds",
+                    status=429,
+                    code="queue_full",
+                    retry_after_s=max(1, min(30, self.num_live // self.config.slots)),
                 )
-                full.retry_after_s = max(1, min(30, self.num_live // self.config.slots))
-                raise full
             self.num_live += 1
             generation.on_drained = self._woken.set
             self._inbox.append(generation)
@@ -157,7 +157,7 @@ class SpeechService:
                 self.engine.cache.clear()
         with self._lock:
             pass  # later requests see that it is closing
-        self._end_all(UnavailableError(what=self._closing))
+        self._end_all(unavailable(self._closing))
         self.engine.cache.clear()
 
     def _turn(self) -> bool:
@@ -219,8 +219,8 @@ class SpeechService:
         self._looked = time.monotonic()
         holder = device_holder(self.device, self.output)
         if holder is not None:
-            error = UnavailableError(
-                what=f"the {holder.kind} job {holder.name!r} has started and needs the device",
+            error = unavailable(
+                f"the {holder.kind} job {holder.name!r} has started and needs the device",
                 fix="try again when it has ended",
             )
             if self.engine.cache.models:
@@ -228,7 +228,8 @@ class SpeechService:
             # With auto, requests that wait are spoken on the CPU.
             self._end_all(error, waiting=self._choose_device() == self.device)
             self.engine.cache.clear()
-        if not self.engine.cache.is_busy and self._choose_device() != self.device:
+        is_busy = any(model.generations for model in self._all())
+        if not is_busy and self._choose_device() != self.device:
             self.engine.cache.clear()
             self._engine = self._new_engine()
         return holder is not None

@@ -22,7 +22,7 @@ from wyoming.tts import SynthesizeStopped
 from utils import VERSION
 from utils.inference.generation import SAMPLE_BYTES
 from utils.options import OUTPUT_RATE
-from utils.server.api import SpeechApi, as_api_error, files_of
+from utils.server.api import SpeechApi, as_request_error, error_content, files_of
 from utils.server.guard import CONNECTIONS_A_REQUEST, MAX_BODY_BYTES, SEND_TIMEOUT_S
 from utils.server.openai_routes import OWNER
 from utils.server.service import POLL_S
@@ -107,10 +107,10 @@ class _Client:
             # Closing waits until all is sent, which one that reads nothing prevents.
             self.writer.transport.abort()
         except Exception as error:  # noqa: BLE001
-            fault = as_api_error(error)
+            fault = error_content(as_request_error(error))["error"]
             # ValueError: words of the client that cannot be written, such as half a pair.
             with suppress(OSError, ValueError):
-                await self._send(Error(fault.message, code=fault.code))
+                await self._send(Error(fault["message"], code=fault["code"]))
 
     async def _answer(self, event: Event) -> None:
         text: Any = event.data.get("text")

@@ -16,8 +16,9 @@ from starlette.responses import Response
 
 from utils.errors import disk_errors
 from utils.files import write_atomic
+from utils.inference.generation import RequestError
 from utils.options import SpeechSettings
-from utils.server.api import ApiError, SpeechApi, files_of, read_json, response
+from utils.server.api import SpeechApi, files_of, read_json, response
 from utils.speech.voice_library import DEFAULT_VOICE
 from utils.text.languages import plain_code
 
@@ -63,7 +64,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         return DEFAULTS | {name: kept[name] for name in UNUSED if name in kept} | numbers(kept)
     except FileNotFoundError:
         return dict(DEFAULTS)
-    except (OSError, ValueError, ApiError) as error:
+    except (OSError, ValueError, RequestError) as error:
         log.warning("%s cannot be read, the default settings are used: %s", path, error)
         return dict(DEFAULTS)
 
@@ -141,7 +142,7 @@ def numbers(values: dict[str, Any]) -> dict[str, float | int]:
     """The settings among a request's values, of which clients send some as strings.
 
     Raises:
-        ApiError: one is no number.
+        RequestError: one is no number.
     """
     found: dict[str, float | int] = {}
     for name in (*REAL, *WHOLE):
@@ -150,5 +151,5 @@ def numbers(values: dict[str, Any]) -> dict[str, float | int]:
                 number = float(values[name])
                 found[name] = int(number) if name in WHOLE else max(number, LEAST.get(name, number))
             except (TypeError, ValueError, OverflowError) as error:
-                raise ApiError(400, f"{name} is {values[name]!r}; use a number.", param=name) from error
+                raise RequestError(what=f"{name} is {values[name]!r}; use a number", param=name) from error
     return found

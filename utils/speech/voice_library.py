@@ -41,11 +41,6 @@ class NamedVoice:
     name: str
     path: Path
 
-    @property
-    def created(self) -> int:
-        """In seconds since 1970."""
-        return int(self.path.stat().st_mtime)
-
 
 class VoiceLibrary:
     """The voices of an output folder.
