@@ -23,7 +23,6 @@ from utils.cli import synthesize
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.inference.speaker import Speaker
-from utils.inference.word_check import WordCheck
 from utils.jobs.device import Claim
 from utils.performance_utils import device as device_module
 from utils.performance_utils.device import check_allocator, settle_device
@@ -120,11 +119,11 @@ def test_a_recognizer_beside_speech_on_a_gpu_keeps_its_way_back_to_the_cpu(machi
     EntryPoints(project, monkeypatch)
     requested: list[str] = []
 
-    def check(self: WordCheck, model: str, *, device: str) -> None:
+    def check(model: str, *, device: str) -> None:
         requested.append(device)
         raise Reached
 
-    monkeypatch.setattr(WordCheck, "__init__", check)
+    monkeypatch.setattr("utils.inference.speaker.word_check", check)
     loaded = SimpleNamespace(synthesizer=SimpleNamespace(), language="en")
     monkeypatch.setattr("utils.inference.model_cache.ModelCache.load", lambda self, **_: loaded)
     for device in ("auto", "cuda", "cpu"):

@@ -28,7 +28,7 @@ from utils.evaluation.recognition import (
 from utils.evaluation.reference import ReferenceVoice, say
 from utils.evaluation.scores import error_rates
 from utils.inference.batch import Piece
-from utils.inference.word_check import WordCheck
+from utils.inference.word_check import word_check
 from utils.options import DATASET_RATE, OUTPUT_RATE
 
 ENGLISH = ("The bell rang twice this morning.", "She bought a ticket for the train to London.")
@@ -152,11 +152,9 @@ def test_recordings_are_transcribed_with_real_weights(tmp_path: Path) -> None:
 
 @pytest.mark.programs("espeak-ng", "recognizer")
 def test_the_guard_of_words_knows_a_wrong_sentence_with_real_weights() -> None:
-    check, tokenizer = WordCheck(str(packaged("tiny.en")), device="cpu"), find_base("starter").tokenizer()
+    check, tokenizer = word_check(str(packaged("tiny.en")), device="cpu"), find_base("starter").tokenizer()
     wav = resample(spoken(ENGLISH[1], "en-us"), RATE, OUTPUT_RATE)
-    right, wrong = (
-        check.error(tokenizer, Piece(text=text, tokens=[], language="en"), wav) for text in reversed(ENGLISH)
-    )
+    right, wrong = (check(tokenizer, Piece(text=text, tokens=[], language="en"), wav) for text in reversed(ENGLISH))
     assert right < 0.2 < 0.5 < wrong
 
 

@@ -111,7 +111,7 @@ def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precisio
         ]
         said = list(waiting)
         while waiting or decoder.sentences:
-            while waiting and decoder.has_room:
+            while waiting and decoder.takes(None):
                 decoder.join(waiting.pop(0))
             decoder.step()
         return [sentence.codes for sentence in said]

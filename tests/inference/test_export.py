@@ -21,9 +21,8 @@ from utils.dataset.storage.manifest import read_manifest, write_manifest
 from utils.errors import UserError
 from utils.inference import export as export_module
 from utils.inference.engine import Synthesizer
-from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads_in
+from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads_in, write_voice_file
 from utils.inference.speaker import Speaker
-from utils.inference.voice_file import write_voice_file
 from utils.model.weights import read_weights
 from utils.options import LORA_RANK
 from utils.project.paths import Project

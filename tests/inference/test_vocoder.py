@@ -19,7 +19,7 @@ def generator() -> torch.nn.Module:
 @pytest.mark.parametrize("length", [30, WINDOW - 3, WINDOW + 1, 2 * WINDOW + 77])
 def test_windows_of_one_shape_give_the_samples_of_the_whole(generator, length: int) -> None:
     plain = _Plain(generator, torch.float32)
-    plain._is_flat, plain._generator = False, generator  # as on a GPU
+    plain._is_flat, plain.module = False, generator  # as on a GPU
     shapes: list[int] = []
     hook = generator.register_forward_pre_hook(lambda _, inputs: shapes.append(inputs[0].size(2)))
     frames, speaker = torch.randn(1, 16, length), torch.randn(1, 8, 1)

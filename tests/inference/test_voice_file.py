@@ -158,7 +158,7 @@ def test_voices_that_nobody_uses_make_room(anna: Project, ben: Project) -> None:
     voice = base.adapted(voice_of(anna))
     alone, decoder = codes(voice, "greedy"), base.batch.decoder
     base._own = voice.default_voice()
-    pairs = read_voice_file(voice_of(ben), base.base).adapter.pairs
+    pairs = read_voice_file(voice_of(ben), base.base)[0].pairs
     for _ in range(MAX_ADAPTERS):
         base.adapter = Adapter(pairs)
         decoded(decoder, sentences(base, "greedy")[:1])

@@ -128,7 +128,7 @@ def test_training_that_takes_the_device_elsewhere_ends_the_speaking_process(queu
 
 def test_a_training_that_takes_the_gpu_while_the_speaking_process_starts_ends_it_too(project, tmp_path, monkeypatch):
     monkeypatch.setattr(device_module, "wanted_device", lambda _: "cuda:0")
-    monkeypatch.setattr(worker_client, "_environment", lambda kind: None)
+    monkeypatch.setattr(worker_client, "child_environment", lambda **_: None)
     job = SimpleNamespace(kind="train", name="run-1", folder=tmp_path)
     asked: list[str] = []
     # Free when the device is chosen, and taken whenever it is looked at again.

@@ -142,14 +142,10 @@ class Decoder:
             )
         )
 
-    @property
-    def has_room(self) -> bool:
-        """Whether another sentence can join."""
-        return len(self.sentences) < self.slots
-
     def takes(self, adapter: Adapter | None) -> bool:
         """Whether a sentence with these additions can join now: captured steps know those that they were made with."""
-        return self.has_room and not (self._is_gpu and self.sentences and adapter not in self._adapters)
+        has_room = len(self.sentences) < self.slots
+        return has_room and not (self._is_gpu and self.sentences and adapter not in self._adapters)
 
     @without_cudnn_attention()
     @torch.inference_mode()

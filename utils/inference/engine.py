@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -61,14 +61,6 @@ MAX_VOICE_FILES = 2 * MAX_ADAPTERS
 """LoRA voices that a model keeps, of 31.5 MB each at full size and rank 32."""
 
 
-class LoadedVoice(NamedTuple):
-    """A LoRA voice over a model."""
-
-    adapter: Adapter
-    language: str
-    own: Voice
-
-
 class Synthesizer:
     """A model ready to speak.
 
@@ -94,7 +86,7 @@ class Synthesizer:
     ) -> None:
         self.base = base
         self.word_check: Callable[..., float] | None = None
-        """Share of letters in a piece that its sound says otherwise, such as `WordCheck.error`; a guard."""
+        """Share of letters in a piece that its sound says otherwise, see `utils.inference.word_check`; a guard."""
         self.device = torch.device(device)
         if fault := check_allocator(self.device):
             log.warning(fault)
@@ -138,9 +130,10 @@ class Synthesizer:
         self._has_other_weights = gpt_state is not None
         self._voices = dict[str, Voice]()
         """Of recordings, by their content; the one that was used last at the end."""
-        self._adapted = dict[tuple[Path, float, int], LoadedVoice]()
-        """LoRA voices by file and its change, the one that was used last at the end. Not the synthesizers
-        made of them: these share this dict, and in a circle the weights would outlive the model."""
+        self._adapted = dict[Path, tuple[tuple[float, int], Adapter, str, Voice]]()
+        """LoRA voices by file, the one that was used last at the end: time and size of the file, what it adds, its
+        language and its own voice. Not the synthesizers made of them: these share this dict, and in a circle the
+        weights would outlive the model."""
         self.batch = SpeechBatch(
             self.gpt,
             self.vocoder,
@@ -159,23 +152,24 @@ class Synthesizer:
         Raises:
             UserError: it cannot be read, or belongs to another base.
         """
-        facts = path.stat() if path.is_file() else None
-        key = path.absolute(), facts.st_mtime if facts else 0.0, facts.st_size if facts else 0
-        for former in [one for one in self._adapted if one[0] == key[0] and one != key]:
-            del self._adapted[former]
-        known = kept(self._adapted, key, MAX_VOICE_FILES, partial(self._new_adapted, path))
+        facts, key = path.stat() if path.is_file() else None, path.absolute()
+        change = (facts.st_mtime, facts.st_size) if facts else (0.0, 0)
+        if key in self._adapted and self._adapted[key][0] != change:
+            del self._adapted[key]
+        new = partial(self._new_adapted, path, change)
         other = copy(self)
-        other.adapter, other.language, other._own = known.adapter, known.language or self.language, known.own
+        _, other.adapter, language, other._own = kept(self._adapted, key, MAX_VOICE_FILES, new)
+        other.language = language or self.language
         return other
 
-    def _new_adapted(self, path: Path) -> LoadedVoice:
+    def _new_adapted(self, path: Path, change: tuple[float, int]) -> tuple[tuple[float, int], Adapter, str, Voice]:
         if self._has_other_weights:
             raise UserError(
                 what="a voice is added to its base, not to a run", where=str(path), fix="name the base as the model"
             )
-        file = read_voice_file(path, self.base)
-        own = make_voice(self.gpt, self.decoder, self.base.mel_stats(), file.reference, self.limits)
-        return LoadedVoice(file.adapter, file.facts.get("language") or "", own)
+        adapter, recording, language = read_voice_file(path, self.base)
+        own = make_voice(self.gpt, self.decoder, self.base.mel_stats(), recording, self.limits)
+        return change, adapter, language, own
 
     @property
     def checkpoint(self) -> str:
@@ -185,15 +179,15 @@ class Synthesizer:
     @property
     def num_bytes(self) -> int:
         """Memory of its tensors: weights as they are, their prepared copies, caches and slots, files of voices."""
-        modules = (self.gpt, self.decoder, *self.vocoder.modules)
+        modules = (self.gpt, self.decoder, self.vocoder.module)
         storages = {
             tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
             for module in modules
             for tensor in (*module.parameters(), *module.buffers())
         }
         # On a GPU, files of voices take the machine's memory, not its own.
-        files = list(self._adapted.values()) if self.device.type != "cuda" else []
-        return sum(storages.values()) + self.batch.decoder.num_bytes + sum(one.adapter.num_bytes for one in files)
+        files = self._adapted.values() if self.device.type != "cuda" else ()
+        return sum(storages.values()) + self.batch.decoder.num_bytes + sum(one[1].num_bytes for one in files)
 
     def voice(self, reference: Path) -> Voice:
         """The voice of a recording, on the model's device; make it once and speak with it many times.

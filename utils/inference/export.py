@@ -2,29 +2,32 @@
 
 import json
 import logging
+import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from utils.bases.base import ADDED_ROWS, Base, spans_of
 from utils.bases.catalog import read_about
-from utils.bases.find import run_base
+from utils.bases.find import known_name, run_base, weights_hash
 from utils.bases.grow import TUNED_DVAE
 from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError, disk_errors
-from utils.files import share_file, write_atomic
+from utils.files import replacing, share_file, write_atomic
 from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
-from utils.inference.voice_file import write_voice_file
+from utils.inference.voice_file import DTYPE, FACTS, FORMAT, vocabulary_of
 from utils.jobs.device import require_usable
 from utils.model.lora import ADDED_PART, low_rank_pairs
-from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, State, part, read_weights, write_pickle
+from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, State, part, read_weights, write_pickle, write_weights
 from utils.model.xtts import full_state
 from utils.options import LORA_RANK
 from utils.project.advice import command
@@ -33,6 +36,7 @@ from utils.runs.checkpoints import load_checkpoint, marks_of, verify
 from utils.runs.layout import (
     ADAPTER_FILE,
     BASE_FOLDER,
+    REFERENCE,
     REFERENCE_FILE,
     VOICE_FILE,
     checkpoint_of,
@@ -68,6 +72,7 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     Raises:
         UserError: no such run or checkpoint, its base is gone, or a file is damaged.
     """
+    progress = progress or (lambda phase, done, total: None)
     project, run, checkpoint = _chosen(config)
     # Refused before anything is written.
     fit_steps(run_base(run), config)
@@ -76,12 +81,12 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     shutil.rmtree(aside, ignore_errors=True)  # what a killed export left
     aside.mkdir()
     try:
-        _write_ready(aside, project, run, checkpoint, config, progress or _ignored)
+        _write_ready(aside, project, run, checkpoint, config, progress)
         _swap(aside, project.ready)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     # The model has its place before: what ends this does not cost the export.
-    found = compare_with_base(run, project.ready, project, config, progress or _ignored)
+    found = compare_with_base(run, project.ready, project, config, progress)
     _write_about(project.ready, read_about(project.ready) | {COMPARISON: found})
     return project.ready
 
@@ -135,6 +140,43 @@ def export_voice(config: ExportConfig) -> Path:
     return path
 
 
+def write_voice_file(
+    path: Path, learned: Mapping[str, Tensor], reference: Path, base: Base, facts: Mapping[str, Any]
+) -> None:
+    """Write a voice's file, whole or not at all.
+
+    Args:
+        path: of the file.
+        learned: additions of a run, from `utils.model.lora.adapter_state`.
+        reference: the recording.
+        base: that they are added to.
+        facts: further ones for the header.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    tensors = {REFERENCE: torch.frombuffer(bytearray(reference.read_bytes()), dtype=torch.uint8)}
+    pairs = low_rank_pairs(learned, DTYPE)
+    for layer, (down, up) in pairs.items():
+        tensors |= {f"{layer}.A": down, f"{layer}.B": up}
+    origin = {
+        "name": base.name,
+        "version": base.about.get("version"),
+        # Of one that has no name; no path of this computer, such as a home.
+        "folder": "" if known_name(base) else os.path.relpath(base.folder.resolve(), path.parent.resolve()),
+        "sha256": weights_hash(base),
+    }
+    about = {
+        **facts,
+        "format": FORMAT,
+        "base": origin,
+        "rank": len(next(iter(pairs.values()))[0]),
+        **vocabulary_of(base),
+    }
+    with replacing(path) as temporary:
+        write_weights(temporary, tensors, {FACTS: json.dumps(about, ensure_ascii=False)})
+
+
 def _is_over(base: Base, learned: State, merged: State) -> bool:
     """Whether additions make a base what a checkpoint is: the run's own export may lie in the base's place by now."""
     name, (down, up) = next(iter(low_rank_pairs(learned, torch.float32).items()))
@@ -175,10 +217,6 @@ def _write_ready(
 
 def _write_about(folder: Path, about: dict[str, Any]) -> None:
     write_atomic(folder / "about.json", json.dumps(about, indent=2, ensure_ascii=False))
-
-
-def _ignored(phase: str, done: int, total: int | None) -> None:
-    """Report no progress."""
 
 
 def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: TrainConfig) -> dict[str, Any]:

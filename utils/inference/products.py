@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from utils.errors import UserError
 from utils.hardware.gpu import AMPERE, VOLTA
-from utils.model.gpt import Block, Conv1D
+from utils.model.gpt import Block
 from utils.options import SpeechPrecision
 from utils.performance_utils.device import cpu_has_bf16, half_precision_fault
 
@@ -126,8 +126,8 @@ class PreparedBlock:
         self.ln_1, self.ln_2 = block.ln_1, block.ln_2
         layers = (block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj)
         self.num_bytes = COPY_BYTES[precision] * sum(layer.weight.numel() for layer in layers)
-        self.c_attn, self.c_proj = (_prepared(layer, precision) for layer in (block.attn.c_attn, block.attn.c_proj))
-        self.c_fc, self.c_out = (_prepared(layer, precision) for layer in (block.mlp.c_fc, block.mlp.c_proj))
+        prepared = (product(layer.weight.T, layer.bias, precision) for layer in layers)
+        self.c_attn, self.c_proj, self.c_fc, self.c_out = prepared
         if release and self.num_bytes:
             for layer in layers:
                 layer.weight = nn.Parameter(layer.weight.new_empty(0), requires_grad=False)
@@ -145,10 +145,6 @@ class PreparedBlock:
         x = x + self.c_proj(attended.transpose(1, 2).reshape(-1, width)).view_as(x)
         inner = F.gelu(self.c_fc(self.ln_2(x).view(-1, width)), approximate="tanh")
         return x + self.c_out(inner).view_as(x)
-
-
-def _prepared(layer: Conv1D, precision: SpeechPrecision) -> Product:
-    return product(layer.weight.T, layer.bias, precision)
 
 
 def resolve_precision(wanted: SpeechPrecision, device: torch.device) -> SpeechPrecision:

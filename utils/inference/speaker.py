@@ -20,7 +20,7 @@ from utils.inference.device import speech_device
 from utils.inference.model_cache import ModelCache
 from utils.inference.speaking import VoiceSpec, find_voice, named_voice
 from utils.inference.voice_file import base_named_by
-from utils.inference.word_check import WordCheck
+from utils.inference.word_check import word_check
 from utils.model.voices import Voice
 from utils.options import OUTPUT_RATE, ComputeDevice, Device, SpeechPrecision, SpeechSettings
 from utils.performance_utils.memory import memory_errors
@@ -99,7 +99,7 @@ class Speaker:
                 self._synthesizer = self._synthesizer.adapted(Path(adapter))
             if transcriber:
                 beside: Device = "cpu" if where != "cuda" or device == "mps" else device
-                self._synthesizer.word_check = WordCheck(transcriber, device=beside).error
+                self._synthesizer.word_check = word_check(transcriber, device=beside)
         self._lock, self._output = threading.RLock(), Path(output)
         self.language = self._synthesizer.language
         """What it speaks when nothing else is said; may be empty."""
@@ -167,7 +167,10 @@ class Speaker:
         """Speak several texts side by side; each is what it is alone. The settings are those of `speak`."""
         with self._lock:
             rows = [self._utterances(text, **settings) for text in texts]
-            return [_joined(spoken) for spoken in self._synthesizer.batch.speak_texts(rows)]
+            return [
+                Speech(wav=torch.cat([one.wav for one in spoken], dim=1)[0].numpy(), sentences=tuple(spoken))
+                for spoken in self._synthesizer.batch.speak_texts(rows)
+            ]
 
     def stream(self, text: str, **settings: Any) -> Iterator[NDArray[np.float32]]:
         """Speak a text and give its samples [n] as soon as they are certain; joined, they are those of `speak`.
@@ -203,8 +206,3 @@ class Speaker:
         who = voice if isinstance(voice, Voice) else self.voice(voice)
         named = partial(named_voice, self._synthesizer, self._output)
         return self._synthesizer.utterances(pieces, voice=who, named=named, settings=settings, guard=guard)
-
-
-def _joined(sentences: list[Spoken]) -> Speech:
-    wav = torch.cat([one.wav for one in sentences], dim=1)[0]
-    return Speech(wav=wav.numpy(), sentences=tuple(sentences))

@@ -9,7 +9,7 @@ Shapes: M latents (21.5 a second), D model width, T frames of 256 samples, N sam
 
 import copy
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -46,15 +46,17 @@ class Vocoder:
         stock: Any = decoder
         # The starter's small generators gain nothing by bfloat16.
         self.dtype = torch.float32
-        self.generator: Generator
+        self.generator: _Plain | _Harmonic | SpectralGenerator = generator
         if isinstance(generator, HarmonicGenerator):
             self.generator = _Harmonic(generator)
-        elif isinstance(generator, SpectralGenerator):
-            self.generator = _Spectral(generator)
-        else:
+        elif not isinstance(generator, SpectralGenerator):
             self.dtype = torch.bfloat16 if bf16 else torch.float32
             self.generator = _Plain(generator, self.dtype)
-        self.modules = self.generator.modules
+        self.module: nn.Module = getattr(self.generator, "module", generator)
+        """What it computes with, maybe beside the decoder's own."""
+        frames = UNSETTLED + self.generator.lookahead + self.generator.context
+        self.delay_codes = math.ceil(frames / FRAMES_PER_LATENT)
+        """Codes by which the samples of a stream lag behind, at the usual tempo."""
         self._scales = (
             stock.ar_mel_length_compression / stock.output_hop_length,
             stock.output_sample_rate / stock.input_sample_rate,
@@ -74,11 +76,6 @@ class Vocoder:
         Source: coqui-tts, Xtts.inference.
         """
         return self.stream(speaker, speed=speed).add(latents, is_last=True)
-
-    @property
-    def delay_codes(self) -> int:
-        """Codes by which the samples of a stream lag behind, at the usual tempo."""
-        return math.ceil((UNSETTLED + self.generator.lookahead + self.generator.context) / FRAMES_PER_LATENT)
 
     def stream(self, speaker: Tensor, *, speed: float = 1.0) -> "WaveformStream":
         """A sentence whose latents come bit by bit; the arguments are those of a call."""
@@ -122,7 +119,7 @@ class WaveformStream:
         # A slower tempo holds the last latent on for longer.
         unsettled = 0 if is_last else UNSETTLED + int(UNSETTLED / self._speed if self._speed != 1 else 0)
         end = settled = max(0, frames.size(2) - unsettled)
-        inputs = generator.prepare(frames[:, :, :settled] if settled else frames[:, :, :1], self._speaker)
+        inputs: Any = generator.prepare(frames[:, :, :settled] if settled else frames[:, :, :1], self._speaker)
         if not is_last:
             settled -= generator.lookahead
             end = settled - generator.context
@@ -136,47 +133,31 @@ class WaveformStream:
         return wav.float().clamp(-1, 1).cpu()
 
 
-class Generator(Protocol):
-    """What turns frames into samples: HiFi-GAN, stock's or with a harmonic source, or a vocoder of frames."""
-
-    modules: list[nn.Module]
-    """What it computes with, beside the decoder's own."""
-
-    context: int
-    """Frames on either side that a sample depends on."""
-
-    lookahead: int
-    """Last frames of what is prepared that later ones change."""
-
-    def prepare(self, frames: Tensor, speaker: Tensor) -> Any:
-        """What is computed from the whole sentence so far."""
-
-    def render(self, inputs: Any, speaker: Tensor, first: int, last: int) -> Tensor:
-        """Samples [1, N] of the frames from `first` to `last`, of what `prepare` gave."""
-
-
 class _Plain:
-    """Stock's generator."""
+    """Stock's generator. The other two, `_Harmonic` and `SpectralGenerator`, offer the same."""
 
     context = CONTEXT
+    """Frames on either side that a sample depends on."""
     lookahead = 0
+    """Last frames of what is prepared that later ones change."""
 
     def __init__(self, generator: nn.Module, dtype: torch.dtype) -> None:
         self._is_flat = next(generator.parameters()).device.type == "cpu"
         self._dtype = dtype
-        self._generator = _with_channels_last(copy.deepcopy(generator)) if self._is_flat else generator
-        self._generator.requires_grad_(False).to(dtype)
-        self.modules: list[nn.Module] = [self._generator]
+        self.module = _with_channels_last(copy.deepcopy(generator)) if self._is_flat else generator
+        self.module.requires_grad_(False).to(dtype)
 
     def prepare(self, frames: Tensor, speaker: Tensor) -> Tensor:
+        """What is computed from the whole sentence so far."""
         return frames
 
     def render(self, inputs: Tensor, speaker: Tensor, first: int, last: int) -> Tensor:
+        """Samples [1, N] of the frames from `first` to `last`, of what `prepare` gave."""
         x, g = inputs[:, :, first:last].to(self._dtype), speaker.to(self._dtype)
         if not self._is_flat:
             return self._in_windows(x, g)
         x = x[:, :, None].contiguous(memory_format=torch.channels_last)
-        wav: Tensor = self._generator(x, g=g[..., None])
+        wav: Tensor = self.module(x, g=g[..., None])
         return wav[:, 0, 0]
 
     def _in_windows(self, x: Tensor, g: Tensor) -> Tensor:
@@ -189,7 +170,7 @@ class _Plain:
         step = WINDOW - 2 * CONTEXT if length > WINDOW else length
         for start in range(0, length, step):
             first = max(0, min(start - CONTEXT, length - WINDOW))
-            wav = self._generator(x[:, :, first : first + WINDOW], g=g)[:, 0]
+            wav = self.module(x[:, :, first : first + WINDOW], g=g)[:, 0]
             pieces.append(wav[:, (start - first) * HOP : (min(start + step, length) - first) * HOP])
         return torch.cat(pieces, 1)
 
@@ -205,7 +186,7 @@ class _Harmonic:
         # frames round in another way. In float32 a stream's high harmonics drift from the whole sentence's.
         precise = copy.deepcopy(generator).double()
         self._outline = precise.outline
-        self.modules: list[nn.Module] = [precise]
+        self.module: nn.Module = precise
         self.lookahead = generator.lookahead + 1
 
     def prepare(self, frames: Tensor, speaker: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -222,23 +203,6 @@ class _Harmonic:
             None if mel is None else mel[:, :, part],
             source[:, :, first * HOP : last * HOP],
         )
-        return wav[:, 0]
-
-
-class _Spectral:
-    """The starter's with a vocoder of frames: mels are predicted for the whole sentence, sound is made in parts."""
-
-    def __init__(self, generator: SpectralGenerator) -> None:
-        self._generator = generator
-        self.modules: list[nn.Module] = [generator]
-        self.context, self.lookahead = generator.vocoder.lookahead, generator.lookahead
-
-    def prepare(self, frames: Tensor, speaker: Tensor) -> Tensor:
-        mel: Tensor = self._generator.trunk(frames, speaker).mel
-        return mel
-
-    def render(self, inputs: Tensor, speaker: Tensor, first: int, last: int) -> Tensor:
-        wav: Tensor = self._generator.vocoder(inputs[:, :, first:last])
         return wav[:, 0]
 
 

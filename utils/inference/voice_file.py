@@ -9,8 +9,6 @@ Shapes: r rank, I inputs, O outputs of a product, D model width.
 import json
 import os
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,11 @@ from torch import Tensor
 
 from utils.bases.base import Base, where_it_lies
 from utils.bases.catalog import has_weights
-from utils.bases.find import find_base, known_name, weights_hash
+from utils.bases.find import find_base, weights_hash
 from utils.errors import UserError
-from utils.files import replacing
 from utils.inference.adapters import Adapter
-from utils.model.lora import LAYERS, low_rank_pairs
 from utils.model.voices import ReferenceLimits, load_reference
-from utils.model.weights import read_metadata, read_weights, write_weights
+from utils.model.weights import read_metadata, read_weights
 from utils.project.advice import command
 from utils.runs.layout import REFERENCE
 
@@ -33,55 +29,8 @@ FORMAT = 1
 """Newest layout that this version reads."""
 DTYPE = torch.float16
 """Rounding to it moves the sum A^T B by 0.03 %; to bfloat16, by 0.23 %."""
-_FACTS = "voice"
-
-
-@dataclass(frozen=True, kw_only=True)
-class VoiceFile:
-    """What a voice's file holds."""
-
-    facts: dict[str, Any]
-    """{format, name, base: {name, version, folder, sha256}, rank, text_rows, language, ...}."""
-    adapter: Adapter
-    reference: Tensor
-    """Its recording, [1, N] at 22 050 Hz."""
-
-
-def write_voice_file(
-    path: Path, learned: Mapping[str, Tensor], reference: Path, base: Base, facts: Mapping[str, Any]
-) -> None:
-    """Write a voice's file, whole or not at all.
-
-    Args:
-        path: of the file.
-        learned: additions of a run, from `utils.model.lora.adapter_state`.
-        reference: the recording.
-        base: that they are added to.
-        facts: further ones for the header.
-
-    Raises:
-        OSError: the disk is full or not writable.
-    """
-    tensors = {REFERENCE: torch.frombuffer(bytearray(reference.read_bytes()), dtype=torch.uint8)}
-    pairs = low_rank_pairs(learned, DTYPE)
-    for layer, (down, up) in pairs.items():
-        tensors |= {f"{layer}.A": down, f"{layer}.B": up}
-    origin = {
-        "name": base.name,
-        "version": base.about.get("version"),
-        # Of one that has no name; no path of this computer, such as a home.
-        "folder": "" if known_name(base) else os.path.relpath(base.folder.resolve(), path.parent.resolve()),
-        "sha256": weights_hash(base),
-    }
-    about = {
-        **facts,
-        "format": FORMAT,
-        "base": origin,
-        "rank": len(next(iter(pairs.values()))[0]),
-        **_vocabulary(base),
-    }
-    with replacing(path) as temporary:
-        write_weights(temporary, tensors, {_FACTS: json.dumps(about, ensure_ascii=False)})
+FACTS = "voice"
+"""In the header."""
 
 
 def base_named_by(path: Path) -> str:
@@ -112,8 +61,12 @@ def base_of_voice(path: Path) -> Base:
     return find_base(base_named_by(path))
 
 
-def read_voice_file(path: Path, base: Base) -> VoiceFile:
+def read_voice_file(path: Path, base: Base) -> tuple[Adapter, Tensor, str]:
     """A voice for a base.
+
+    Returns:
+        What it adds to the weights; its recording, [1, N] at 22 050 Hz; and its language's code, empty where it has
+        none.
 
     Raises:
         UserError: it is no such file, it is damaged, or it belongs to another base.
@@ -125,7 +78,7 @@ def read_voice_file(path: Path, base: Base) -> VoiceFile:
     width, pairs = shape.width, list[tuple[Tensor, Tensor]]()
     sizes = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
     sizes |= {"mlp.c_fc": (width, 4 * width), "mlp.c_proj": (4 * width, width)}
-    for layer in (f"gpt.h.{number}.{name}" for number in range(shape.layers) for name in LAYERS):
+    for layer in (f"gpt.h.{number}.{name}" for number in range(shape.layers) for name in sizes):
         pair = [tensors[name] for side in "AB" if (name := f"{layer}.{side}") in tensors]
         wanted = [(facts["rank"], size) for size in sizes[layer.split(".", 3)[-1]]]
         if (found := [tuple(one.shape) for one in pair]) != wanted:
@@ -137,14 +90,15 @@ def read_voice_file(path: Path, base: Base) -> VoiceFile:
     content = tensors.get(REFERENCE)
     if content is None or content.dtype is not torch.uint8:
         raise _damaged(path, "its recording is missing")
-    return VoiceFile(facts=facts, adapter=Adapter(tuple(pairs)), reference=_recording(content, base, where))
+    return Adapter(tuple(pairs)), _recording(content, base, where), facts.get("language") or ""
 
 
 def _facts(path: Path) -> dict[str, Any]:
+    """The header: {format, name, base: {name, version, folder, sha256}, rank, text_rows, language, ...}."""
     if not path.is_file():
         raise UserError(what="there is no such voice file", where=str(path), fix="name a voice.safetensors")
     try:
-        facts = json.loads(read_metadata(path)[_FACTS])
+        facts = json.loads(read_metadata(path)[FACTS])
         named = [*(facts["base"][key] for key in ("name", "folder", "sha256")), facts.get("language") or ""]
         is_whole = all(isinstance(one, str) for one in named)
         is_whole &= all(isinstance(facts[key], int) for key in ("rank", "format"))
@@ -165,7 +119,7 @@ def _facts(path: Path) -> dict[str, Any]:
 def _require_base(path: Path, facts: dict[str, Any], base: Base) -> None:
     origin = facts["base"]
     if (found := weights_hash(base)) == origin["sha256"]:
-        return _require_vocabulary(path, facts, base)
+        return _requirevocabulary_of(path, facts, base)
     belongs = _described(origin["name"], origin.get("version"), origin["sha256"])
     speak = "" if origin["name"] == base.name else f"speak with {origin['name']}, or "
     raise UserError(
@@ -176,9 +130,9 @@ def _require_base(path: Path, facts: dict[str, Any], base: Base) -> None:
     )
 
 
-def _require_vocabulary(path: Path, facts: dict[str, Any], base: Base) -> None:
+def _requirevocabulary_of(path: Path, facts: dict[str, Any], base: Base) -> None:
     """Weights that are the same read the same ids, but vocab.json may have been replaced beside them."""
-    own = _vocabulary(base)
+    own = vocabulary_of(base)
     if known := {key: facts[key] for key in own if facts.get(key, own[key]) != own[key]}:
         now = {key: own[key] for key in known}
         raise UserError(
@@ -188,7 +142,7 @@ def _require_vocabulary(path: Path, facts: dict[str, Any], base: Base) -> None:
         )
 
 
-def _vocabulary(base: Base) -> dict[str, Any]:
+def vocabulary_of(base: Base) -> dict[str, Any]:
     """What a voice's file says of the vocabulary that its base reads."""
     return {"text_rows": base.gpt_shape().text_rows, "languages": list(base.tokenizer().languages)}
 

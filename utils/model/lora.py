@@ -21,8 +21,6 @@ TARGETS = ["c_attn", "c_proj", "c_fc"]
 """All four projections of a block (`c_proj` is the name of two)."""
 SCALE = 2.0
 """alpha / rank: the addition's weight."""
-LAYERS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
-"""Their names in a block."""
 _ADAPTER = "default"
 _BASE = ".base_layer"
 

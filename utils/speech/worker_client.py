@@ -158,7 +158,8 @@ class SpeechWorker:
                 before = device_holder(CPU, self._output) if wanted == CPU else None
                 kind = CPU if wanted == CPU else "cuda"
                 command, title = [*self._command, "--device", kind], "the process that speaks"
-                self._process = logged_child(command, self._log, env=_environment(kind), title=title)
+                hidden = {"CUDA_VISIBLE_DEVICES": ""} if kind == CPU else {}
+                self._process = logged_child(command, self._log, env=child_environment(**hidden), title=title)
                 watched = (self._process, wanted, before)
                 threading.Thread(target=self._watch, args=watched, name="speech", daemon=True).start()
             return self._process
@@ -201,8 +202,3 @@ class SpeechWorker:
             elif not self._is_asking and time.monotonic() - self._last_used > self._idle_s:
                 self.release("idle")
             before = holder
-
-
-def _environment(kind: str) -> dict[str, str]:
-    """The worker's: it imports the same utils, and sees no GPU when it is to use the CPU."""
-    return child_environment(**({"CUDA_VISIBLE_DEVICES": ""} if kind == CPU else {}))

@@ -52,6 +52,8 @@ class AcousticModel(nn.Module):
         self.blocks = nn.ModuleList(TrunkBlock(WIDTH, speaker_width) for _ in range(blocks))
         self.norm = nn.LayerNorm(WIDTH)
         self.leave = nn.Linear(WIDTH, 2 + NUM_MELS)
+        self.lookahead = (KERNEL // 2) * (1 + blocks)
+        """Frames after a frame that its outline depends on: half a kernel of each convolution on the way."""
 
     def forward(self, x: Tensor, g: Tensor) -> AcousticFeatures:
         x = self.enter(torch.cat([x, _places(x)], dim=1))

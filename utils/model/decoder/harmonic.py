@@ -17,7 +17,7 @@ import torchaudio
 from torch import Tensor, nn
 from TTS.vocoder.models.hifigan_generator import LRELU_SLOPE, HifiganGenerator
 
-from utils.model.decoder.acoustic import KERNEL, MIDDLE_HZ, AcousticFeatures, AcousticModel
+from utils.model.decoder.acoustic import MIDDLE_HZ, AcousticFeatures, AcousticModel
 from utils.model.shapes import NUM_MELS, DecoderShape
 from utils.options import OUTPUT_RATE
 
@@ -84,10 +84,11 @@ class HarmonicGenerator(HifiganGenerator):
         super().__init__(*args, **kwargs)
         width = self.ups[0].in_channels
         if trunk is not None:
-            self.trunk = trunk
+            self.trunk, self.lookahead = trunk, trunk.lookahead
             self.listen = nn.Conv1d(NUM_MELS, width, 7, padding=3)
             self.envelope = EnvelopeFilter()
         else:
+            self.lookahead = 3 + 2 + 2  # half a kernel of each convolution on the way
             self.pitch_head = nn.Sequential(
                 nn.Conv1d(width, HIDDEN, 5, padding=2), nn.LeakyReLU(LRELU_SLOPE), nn.Conv1d(HIDDEN, 2, 5, padding=2)
             )
@@ -105,15 +106,10 @@ class HarmonicGenerator(HifiganGenerator):
 
     def outline(self, x: Tensor, g: Tensor) -> AcousticFeatures:
         """How frames [B, C, T] of voices [B, E, 1] shall sound; each depends on `lookahead` frames after it."""
-        if self.has_trunk:
+        if hasattr(self, "trunk"):
             features: AcousticFeatures = self.trunk(x, g)
             return features
         return AcousticFeatures(pitch=self.pitch_head(self.conv_pre(x) + self.cond_layer(g)))
-
-    @property
-    def lookahead(self) -> int:
-        """Frames after a frame that its outline depends on: half a kernel of each convolution on the way."""
-        return (KERNEL // 2) * (1 + len(self.trunk.blocks)) if self.has_trunk else 3 + 2 + 2
 
     def source(self, outline: AcousticFeatures) -> Tensor:
         """The source that the outline asks for, [B, 3, N]."""
@@ -130,11 +126,6 @@ class HarmonicGenerator(HifiganGenerator):
             o = torch.stack([block(o) for block in blocks]).mean(0)
         sound = torch.tanh(self.conv_post(F.leaky_relu(o)))
         return sound if mel is None else self.envelope(sound, mel)
-
-    @property
-    def has_trunk(self) -> bool:
-        """Whether an acoustic trunk says how each frame shall sound."""
-        return hasattr(self, "trunk")
 
 
 def harmonic_generator(shape: DecoderShape) -> HarmonicGenerator:

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.model.decoder.acoustic import HOP, AcousticModel
-from utils.model.decoder.acoustic import KERNEL as TRUNK_KERNEL
 from utils.model.shapes import NUM_MELS
 
 FFT_SIZE = 1024
@@ -39,6 +38,8 @@ class SpectralVocoder(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.leave = nn.Linear(width, FFT_SIZE + 2)
         self.register_buffer("window", torch.hann_window(FFT_SIZE), persistent=False)
+        self.lookahead = (KERNEL // 2) * (1 + blocks) + FFT_SIZE // HOP // 2
+        """Frames after a frame that its sound depends on: half a kernel of each convolution, and of the window."""
 
     def forward(self, mel: Tensor) -> Tensor:
         x = self.enter(mel)
@@ -48,11 +49,6 @@ class SpectralVocoder(nn.Module):
         magnitude, phase = spectrum.chunk(2, dim=1)
         magnitude = magnitude.exp().clamp(max=LARGEST)
         return self._sound(magnitude * torch.complex(phase.cos(), phase.sin()))
-
-    @property
-    def lookahead(self) -> int:
-        """Frames after a frame that its sound depends on: half a kernel of each convolution, and of the window."""
-        return (KERNEL // 2) * (1 + len(self.blocks)) + FFT_SIZE // HOP // 2
 
     def _sound(self, spectrum: Tensor) -> Tensor:
         """Overlap-add of the frames' spectra [B, K, T]; the first frame's middle is at sample 128.
@@ -79,16 +75,23 @@ class SpectralGenerator(nn.Module):
     def __init__(self, trunk: AcousticModel, vocoder: SpectralVocoder) -> None:
         super().__init__()
         self.trunk, self.vocoder = trunk, vocoder
+        self.context, self.lookahead = vocoder.lookahead, trunk.lookahead
+        """Frames around a frame that its sound depends on, and those after it that its mel depends on."""
 
     def forward(self, x: Tensor, g: Tensor) -> Tensor:
         """Sound [B, 1, N] of frames [B, C, T] (or [C, T]) and a voice [B, E, 1]."""
         sound: Tensor = self.vocoder(self.trunk(x if x.dim() == 3 else x[None], g).mel)
         return sound
 
-    @property
-    def lookahead(self) -> int:
-        """Frames after a frame that its mel depends on: half a kernel of each convolution on the way."""
-        return (TRUNK_KERNEL // 2) * (1 + len(self.trunk.blocks))
+    def prepare(self, frames: Tensor, speaker: Tensor) -> Tensor:
+        """Mels of a sentence so far, [1, C, T]."""
+        mel: Tensor = self.trunk(frames, speaker).mel
+        return mel
+
+    def render(self, mel: Tensor, speaker: Tensor, first: int, last: int) -> Tensor:
+        """Sound [1, N] of the frames from `first` to `last`."""
+        sound: Tensor = self.vocoder(mel[:, :, first:last])
+        return sound[:, 0]
 
 
 class ConvNextBlock(nn.Module):
