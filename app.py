@@ -71,7 +71,7 @@ def launched(flags: Flags) -> Any:
     # Without the flag, gradio reads GRADIO_ROOT_PATH.
     root_path = flags.root_path.rstrip("/") or None
     page.launch(theme=create_theme(), css=style(), head=scripts(), root_path=root_path, **options)
-    page.studio.queue_runner().begin()
+    page.studio.watch_queues()
     return page
 
 

@@ -27,7 +27,7 @@ from utils.hardware.processor import cpu
 from utils.model.gpt import XttsGpt
 from utils.model.shapes import GptShape
 from utils.runs.checkpoints import Checkpoints, num_bytes, verify
-from utils.runs.log import RunLog
+from utils.runs.log import EventWriter
 from utils.runs.saver import Saver, Snapshot
 from utils.training.checkpointing import files_of
 from utils.training.switches.optim import make_optimizer
@@ -80,7 +80,7 @@ def main() -> None:
 
 def _measure(settings: Settings, scratch: Path) -> dict[str, Any]:
     gpt, optimizer = _trained(settings)
-    run_log = RunLog(scratch / "events.jsonl")
+    run_log = EventWriter(scratch / "events.jsonl")
     saver = Saver(Checkpoints(scratch), run_log)
     saves, idle = [], _idle_rate(settings)
     for number in range(settings.rounds):

@@ -68,7 +68,7 @@ def check(
     if add and report.is_file():
         parts = json.loads(report.read_text(encoding="utf-8"))
     machine, ends = this_machine(), time.monotonic() + 60 * minutes
-    gpu = machine.gpu if machine.has_usable_gpu else None
+    gpu = None if machine.gpu_problems else machine.gpu
     share = min(1.0, pretend_gb * GIB / gpu.total_bytes) if gpu else 0.0
     for name in only:
         parts[name] = run_part(name, "cuda" if gpu else "cpu", ends - time.monotonic(), share, out)

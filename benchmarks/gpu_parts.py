@@ -84,7 +84,7 @@ def facts(check: Check) -> None:
     """Versions, libraries and what can be used; driver and torch agree on the GPUs and their order."""
     for name, value in (log_system_info() | log_performance_info()).items():
         check.say(name, value)
-    seen = [gpu.name for gpu in visible_gpus(find_gpus().gpus)]
+    seen = [gpu.name for gpu in visible_gpus(find_gpus()[0])]
     if check.on_gpu:
         check.say("cuBLAS 12 for transcribing", load_library("libcublas.so.12"))
         order = map(torch.nn.attention.SDPBackend, torch._C._get_sdp_priority_order())

@@ -17,7 +17,7 @@ from tests.sources import parsed
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
 MAX_LINES = 400
-LONGER = {"utils.runs.log": 600, "utils.training.train": 600}
+LONGER = {"utils.training.train": 600}
 
 LAYERS = (
     "utils.errors",
@@ -78,6 +78,7 @@ LIGHT = (
     "utils.errors",
     "utils.hardware",
     "utils.jobs",
+    "utils.runs.follow",
     "utils.runs.log",
     "utils.bases.catalog",
     "utils.project.paths",

@@ -6,7 +6,6 @@ import sys
 import torch
 
 from tests.hardware.machines import make_gpu
-from utils.hardware.gpu import GpuSurvey
 from utils.performance_utils import log_performance_info
 from utils.performance_utils import memory as memory_module
 from utils.performance_utils.memory import memory_stats
@@ -28,7 +27,7 @@ def test_memory_is_that_of_the_child_that_trains(monkeypatch):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout.readline()
         gpu = make_gpu(8, (8, 6), index=1, processes={child.pid: 3_000_000_000}, used_bytes=4_000_000_000)
-        monkeypatch.setattr(memory_module, "find_gpus", lambda: GpuSurvey(gpus=(gpu,)))
+        monkeypatch.setattr(memory_module, "find_gpus", lambda: ([gpu], ""))
         seen = memory_stats()
         child.stdin.close()
     assert seen["pid"] == child.pid and 400e6 < seen["rss_bytes"] < 800e6

@@ -3,10 +3,10 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
+from utils.hardware.gpu import Gpu, find_gpus
 from utils.hardware.resources import Memory, memory
 
 EVERY_S = 1.5
@@ -22,12 +22,10 @@ class MachineSample:
 
     time: float
     """In seconds since 1970."""
-    survey: GpuSurvey
+    gpus: Sequence[Gpu]
+    gpu_reason: str
+    """Why there are none, or fewer than there could be."""
     memory: Memory
-
-    @property
-    def gpus(self) -> tuple[Gpu, ...]:
-        return self.survey.gpus
 
 
 class Monitor:
@@ -49,7 +47,8 @@ class Monitor:
                 return newest
             self._is_reading = True
         try:
-            read = MachineSample(survey=find_gpus(), memory=memory(), time=self._clock())
+            gpus, reason = find_gpus()
+            read = MachineSample(gpus=gpus, gpu_reason=reason, memory=memory(), time=self._clock())
         finally:
             self._is_reading = False
         with self._lock:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from utils import jobs
 from utils.errors import UserError
-from utils.jobs import Job, JobWatch
-from utils.jobs.run_queue import QueueRunner
+from utils.jobs import Job
+from utils.jobs.run_queue import watch_queues
 from utils.project.paths import Project
 from utils.project.projects import find_project
 from utils.project.uploads import DEFAULT_QUOTA_BYTES
-from utils.runs.log import Event, EventLog
+from utils.runs.follow import EventLog
+from utils.runs.list import ReadJob, job_reader
+from utils.runs.log import Event
 from utils.server.child import ServerChild
 from utils.settings import Config
 from utils.speech.take_queue import GenerationQueue
@@ -49,8 +51,8 @@ class Studio:
     monitor: Monitor = field(default_factory=Monitor)
     log_of: Callable[[Path], EventLog] = field(default_factory=lambda: lru_cache(MAX_LOGS)(EventLog))
     """The log of a job by its path, kept between polls so that each reads only new events."""
-    jobs: JobWatch = field(default_factory=JobWatch)
-    """For what is asked every few seconds; who acts asks `utils.jobs`."""
+    read_job: ReadJob = field(default_factory=job_reader)
+    """Reads jobs for what is asked of `utils.jobs` every few seconds."""
     shown: dict[Path, tuple[Job, dict[str, Any]]] = field(default_factory=dict)
     """What `/status` said of jobs that have ended, by folder."""
     faults: set[str] = field(default_factory=set)
@@ -109,9 +111,9 @@ class Studio:
         jobs.start(kind, config, before=lambda: freed.extend(free() for free in self.before_training))
         return "\n".join(filter(None, freed))
 
-    def queue_runner(self) -> QueueRunner:
-        """Who starts the queued runs, as a press of Train does."""
-        return QueueRunner(self.output, lambda config: self.start_alone("train", config))
+    def watch_queues(self) -> None:
+        """Start queued runs from here on, as a press of Train does."""
+        watch_queues(self.output, lambda config: self.start_alone("train", config))
 
     def _release_speech(self) -> str:
         """Training and speaking do not share a GPU, nor the memory of a small computer."""

@@ -20,7 +20,8 @@ from utils.cli.job import main
 from utils.config import Config, ExportConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
-from utils.runs.log import EventLog, EventWriter, read_events
+from utils.runs.follow import EventLog
+from utils.runs.log import EventWriter, read_events
 from utils.runs.record import JobRecord, read_record, update_record, write_record
 
 Work = Callable[[Any, ProgressFn], None]

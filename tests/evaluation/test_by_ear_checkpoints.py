@@ -16,8 +16,9 @@ from utils.evaluation import by_ear
 from utils.evaluation.by_ear import Examiner, TimeTooShort
 from utils.evaluation.measure import Said
 from utils.hardware.environment import child_environment
-from utils.jobs.json_lines import Replies, parse_line
+from utils.jobs.json_lines import parse_line
 from utils.jobs.measuring import COMMAND
+from utils.jobs.replies import Replies
 from utils.runs.layout import checkpoints_of
 from utils.training.train import fine_tune
 

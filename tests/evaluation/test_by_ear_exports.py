@@ -18,7 +18,7 @@ from utils.evaluation.by_ear import Examiner, TimeTooShort, answer
 from utils.evaluation.measure import Said
 from utils.inference.comparison import is_worse
 from utils.inference.export import export_model
-from utils.jobs.json_lines import Replies
+from utils.jobs.replies import Replies
 from utils.model.weights import write_pickle
 from utils.training.train import fine_tune
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.hardware.machines import GIB, Answers, make_gpu
 from utils.hardware import machine as machine_module
-from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus, visible_gpus
+from utils.hardware.gpu import Gpu, find_gpus, visible_gpus
 from utils.hardware.machine import Machine, this_machine
 from utils.hardware.recommendations import recommend
 from utils.hardware.resources import Memory
@@ -58,7 +58,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, *gpus: Gpu, visible: str | Non
         monkeypatch.delenv(name, raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr(machine_module, "find_gpus", lambda: GpuSurvey(gpus=gpus))
+    monkeypatch.setattr(machine_module, "find_gpus", lambda: (list(gpus), ""))
     monkeypatch.setattr(machine_module, "torch_build", lambda: BUILD)
     monkeypatch.setattr(machine_module, "memory", lambda: Memory(total_bytes=64 * GIB, available_bytes=48 * GIB))
     return this_machine()
@@ -80,7 +80,7 @@ def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypat
     machine = machine_with(monkeypatch, *GPUS, visible=visible)
     found = recommend("production", machine)
     if planned is None:
-        assert not machine.has_usable_gpu and found.device == "cpu"
+        assert machine.gpu_problems and found.device == "cpu"
         assert "CUDA_VISIBLE_DEVICES" in found.problems[0]
     else:
         assert machine.gpu == planned and found == recommend("production", replace(machine, gpu=planned))
@@ -90,7 +90,7 @@ def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypat
 def test_a_gpu_beside_one_that_cannot_train_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pascal = make_gpu(24, (6, 1), index=0, uuid="GPU-old", speed=50)
     machine = machine_with(monkeypatch, pascal, LARGE)
-    assert machine.gpu == pascal and not machine.has_usable_gpu
+    assert machine.gpu == pascal and machine.gpu_problems
     assert machine.gpu_problems[-1] == "to train on Test GPU, set CUDA_VISIBLE_DEVICES=GPU-aa22"
 
 
@@ -109,7 +109,7 @@ def test_the_parts_of_a_divided_gpu_are_read_from_the_driver(monkeypatch: pytest
         "DeviceGetUUID": lambda handle: f"MIG-{handle}" if isinstance(handle, str) else "GPU-1",
     }
     answers.install(monkeypatch)
-    (gpu,) = find_gpus().gpus
+    (gpu,) = find_gpus()[0]
     assert gpu.speed == 3_072 * 3_105
     assert [(one.uuid, one.index, one.total_bytes) for one in gpu.parts] == [
         ("MIG-part 1", 0, 8 * GIB),

@@ -28,7 +28,7 @@ from utils.inference.export import export_model
 from utils.inference.model_cache import ModelCache
 from utils.inference.speaker import Speaker
 from utils.inference.worker import serve
-from utils.jobs.json_lines import Replies
+from utils.jobs.replies import Replies
 from utils.project.paths import Project
 from utils.runs.layout import REFERENCE_FILE
 from utils.speech.live_sound import LiveSound

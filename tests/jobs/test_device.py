@@ -102,7 +102,7 @@ GPUS = [Gpu(index=n, name="a", uuid=f"GPU-{n}{n}", total_bytes=1, free_bytes=1, 
 def test_the_device_a_job_is_going_to_take(
     requested: str, visible: str | None, found: list[Gpu], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_module, "gpus", lambda: found)
+    monkeypatch.setattr(device_module, "find_gpus", lambda: (found, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -110,7 +110,7 @@ def test_the_device_a_job_is_going_to_take(
 
 
 def test_a_gpu_is_one_for_all_output_folders(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     first = started(output, POLITE, device="auto")
     assert first.device == "cuda:0"
@@ -128,7 +128,7 @@ def test_a_gpu_is_one_for_all_output_folders(output: Path, tmp_path: Path, monke
 def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def prepare(transcriber: str | None, device: Device) -> jobs.Job:
@@ -159,7 +159,7 @@ def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(
 def test_each_process_of_a_run_has_a_gpu_of_its_own(
     visible: str | None, rank: int, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -173,7 +173,7 @@ def hold(kind: str, output: Path, device: str = "cuda") -> AbstractContextManage
 def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with pytest.raises(ValueError, match="fails"), hold("language", output):
         with pytest.raises(UserError, match="the GPU cuda:0 is in use by the language job 'voice'"):
@@ -192,7 +192,7 @@ def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(
 
 
 def test_what_a_process_starts_may_use_the_device_that_it_has(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with hold("preflight", output):
         child = os.fork()

@@ -14,7 +14,7 @@ from tests.webui.small_project import make_project
 from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.jobs.run_queue import QUEUE_FILE, QueueRunner, dequeue, enqueue, move, read_queue, start_next
+from utils.jobs.run_queue import QUEUE_FILE, dequeue, enqueue, move, read_queue, start_due, start_next, watch_queues
 from utils.project.paths import Project
 
 QUICK = 'tell("started", total_steps=1)\ntell("step", step=1, loss=1.0)\ntell("finished", step=1)\n'
@@ -74,11 +74,11 @@ def test_a_run_whose_dataset_is_gone_is_reported_and_skipped(project, output):
     other = make_project(output, "bert")
     gone, well = enqueue(project, config(project)), enqueue(other, config(other))
     project.train_csv.unlink()
-    QueueRunner(output, fake(QUICK)).look()
+    start_due(output, fake(QUICK))
     (skipped,) = read_queue(project)
     assert skipped.name == gone.name and "the dataset is gone" in skipped.fault
     assert wait_for_end(other).name == well.name
-    QueueRunner(output, fake(QUICK)).look()
+    start_due(output, fake(QUICK))
     assert read_queue(project) == [skipped], "it stays until its user removes it"
 
 
@@ -129,11 +129,10 @@ def test_a_queued_run_trains(output):
         project=project.name, output=output, base="tiny", num_epochs=1, sample_text="", best_by="loss", device="cpu"
     )
     run = enqueue(project, settings)
-    runner = QueueRunner(output, lambda config: jobs.start("train", config))
-    runner.begin()
+    ended = watch_queues(output, lambda config: jobs.start("train", config))
     deadline = time.monotonic() + 120
     while read_queue(project) and time.monotonic() < deadline:
         time.sleep(0.1)
-    runner.end()
+    ended.set()
     job = wait_for_end(project, 240)
     assert (job.name, job.state) == (run.name, "finished"), job.message

@@ -10,7 +10,8 @@ import pytest
 
 from tests.runs.test_log import line, path, steps_of, write_steps, written
 from utils.errors import UserError
-from utils.runs.log import EventLog, EventWriter, last_lines, read_events, tail
+from utils.runs.follow import EventLog
+from utils.runs.log import EventWriter, last_lines, read_events, tail
 
 __all__ = ["path"]
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.jobs.children import FINISHES, POLITE, await_exit_code, begun, ended, started
 from utils import jobs
-from utils.jobs import JobWatch
 from utils.project.paths import Project
 from utils.runs import list as runs
 from utils.runs.log import EventWriter
@@ -27,23 +26,23 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def test_a_watch_says_what_is_so_and_reads_what_has_ended_once(output: Path, reads: list[Path]) -> None:
-    project, watched = Project(name="voice", output=output), JobWatch()
+    project, read = Project(name="voice", output=output), runs.job_reader()
     done = ended(started(output, FINISHES))
     job = started(output, POLITE)
     begun(job)
-    assert [seen.folder for seen in watched.running(output)] == [job.folder]
-    assert watched.jobs_of(project, kind="export") == []
+    assert [seen.folder for seen in jobs.running(output, read=read)] == [job.folder]
+    assert jobs.list(project, kind="export", read=read) == []
     jobs.stop(job.folder)
     ended(job)
     for folder in (job.folder, done.folder):
         # The exit status is noted last.
         await_exit_code(folder)
     known = jobs.list(project)
-    assert watched.jobs_of(project) == known
+    assert jobs.list(project, read=read) == known
     reads.clear()
     for _ in range(5):
-        assert watched.jobs_of(project) == known and watched.running(output) == []
+        assert jobs.list(project, read=read) == known and jobs.running(output, read=read) == []
     assert reads == []
     EventWriter(job.events).write("step", step=9)
-    assert watched.jobs_of(project) and reads == [job.folder]
-    assert watched.jobs_of(project) == jobs.list(project)
+    assert jobs.list(project, read=read) and reads == [job.folder]
+    assert jobs.list(project, read=read) == jobs.list(project)

@@ -13,7 +13,8 @@ import pytest
 
 from utils.errors import UserError
 from utils.runs import log as log_module
-from utils.runs.log import KEPT, EventLog, EventWriter, last_lines, read_events, tail
+from utils.runs.follow import KEPT, EventLog
+from utils.runs.log import EventWriter, last_lines, read_events, tail
 
 
 @pytest.fixture

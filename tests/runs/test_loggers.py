@@ -14,7 +14,7 @@ from tests.configs import tiny_run
 from tests.run_logs import events_of
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.log import RunLog
+from utils.runs.log import EventWriter
 from utils.runs.loggers import find_loggers
 from utils.training.train import fine_tune
 
@@ -27,7 +27,8 @@ def write_run(folder: Path, log_to: str) -> None:
     with wave.open(str(folder / "samples" / "a.wav"), "wb") as sound:
         sound.setparams((1, 2, 24_000, 0, "NONE", ""))
         sound.writeframes(bytes(4_800))
-    log = RunLog(folder / "events.jsonl", None, [make(folder, {"project": "anna"}) for make in find_loggers(log_to)])
+    loggers = [make(folder, {"project": "anna"}) for make in find_loggers(log_to)]
+    log = EventWriter(folder / "events.jsonl", None, loggers)
     log.write("started", total_steps=3)
     log.write("step", **STEP)
     log.write("eval", step=3, loss=1.25, is_best=True)
@@ -89,7 +90,7 @@ def test_a_logger_that_fails_is_given_up_and_the_run_goes_on(tmp_path: Path) -> 
         def close(self) -> None:
             raise AssertionError("it was given up")
 
-    log = RunLog(tmp_path / "events.jsonl", None, [Failing()])  # type: ignore[list-item]
+    log = EventWriter(tmp_path / "events.jsonl", None, [Failing()])  # type: ignore[list-item]
     log.write("step", **STEP)
     log.write("step", **STEP)
     log.close()

@@ -15,13 +15,13 @@ from utils.runs import checkpoints as state_module
 from utils.runs import saver as saver_module
 from utils.runs.checkpoints import Checkpoints, NotSaved, load_checkpoint, read_state, verify
 from utils.runs.layout import MODEL_FILE, OPTIMIZER_FILE, checkpoints_of
-from utils.runs.log import Event, RunLog
+from utils.runs.log import Event, EventWriter
 from utils.runs.saver import Saver, Snapshot
 
 
 @pytest.fixture
 def saver(tmp_path: Path) -> Iterator[Saver]:
-    run_log = RunLog(tmp_path / "events.jsonl")
+    run_log = EventWriter(tmp_path / "events.jsonl")
     yield Saver(Checkpoints(tmp_path), run_log)
     run_log.close()
 
@@ -47,18 +47,18 @@ class Disk:
         self.error: OSError | None = None
         real = state_module.write_weights
 
-        def write(path, tensors):
+        def write(path, state):
             if self.error is not None:
                 path.write_bytes(b"the beginning")
                 raise self.error
-            return real(path, tensors)
+            return real(path, state)
 
         monkeypatch.setattr(state_module, "write_weights", write)
 
 
 def test_training_goes_on_while_a_copy_is_written(saver: Saver, tmp_path: Path, monkeypatch) -> None:
     go, real = threading.Event(), state_module.write_weights
-    monkeypatch.setattr(state_module, "write_weights", lambda *a: go.wait(10) and real(*a))
+    monkeypatch.setattr(state_module, "write_weights", lambda path, state: go.wait(10) and real(path, state))
     live = snapshot(3)
     saver.save(live)
     assert saver.poll() == [], "it returned before anything was written"
@@ -102,7 +102,7 @@ def test_a_failed_save_is_not_tried_again_while_another_one_is_under_way(saver: 
     assert saver.wants_retry
     disk.error = None
     real = state_module.write_weights
-    monkeypatch.setattr(state_module, "write_weights", lambda *a: go.wait(10) and real(*a))
+    monkeypatch.setattr(state_module, "write_weights", lambda path, state: go.wait(10) and real(path, state))
     saver.save(snapshot(2))
     assert not saver.wants_retry
     go.set()
@@ -190,7 +190,7 @@ def test_nothing_is_begun_that_the_disk_has_no_room_for(saver: Saver, tmp_path: 
     usage = state_module.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(state_module.shutil, "disk_usage", lambda path: usage._replace(free=2**20 + 100))
     written = []
-    monkeypatch.setattr(state_module, "write_weights", lambda *a: written.append(a))
+    monkeypatch.setattr(state_module, "write_weights", lambda path, state: written.append(path))
     saver.save(snapshot(2), wait=True)
     saver.finish()
     assert saver.failure is not None and "the disk is full" in saver.failure.what and written == []

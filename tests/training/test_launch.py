@@ -33,7 +33,9 @@ def test_a_cpu_has_one_process_unless_more_are_requested() -> None:
 
 def test_each_gpu_has_one_process_when_as_many_as_there_are_were_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(launch_module, "gpus", lambda: [make_gpu(8, (8, 6), uuid=f"GPU-{n}") for n in range(4)])
+    monkeypatch.setattr(
+        launch_module, "find_gpus", lambda: ([make_gpu(8, (8, 6), uuid=f"GPU-{n}") for n in range(4)], "")
+    )
     monkeypatch.setattr(launch_module, "wanted_device", lambda device: "cuda:0")
     config = TrainConfig(project="a")
     assert num_processes(config) == 1 and num_processes(replace(config, processes=0)) == 4

@@ -20,7 +20,7 @@ from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
-from utils.runs.log import RunLog
+from utils.runs.log import EventWriter
 from utils.training.samples import MAX_FAILURES, SampleWorker
 from utils.training.train import fine_tune
 
@@ -70,7 +70,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
     def worker(body: str, *, sentences: tuple[str, ...] = ("Hello.",)) -> SampleWorker:
         command = [sys.executable, "-S", "-c", HEAD + body, str(tmp_path)]
-        events = RunLog(tmp_path / "events.jsonl")
+        events = EventWriter(tmp_path / "events.jsonl")
         workers.append(SampleWorker(tmp_path, sentences, language="en", events=events, command=command))
         return workers[-1]
 
@@ -143,7 +143,7 @@ def test_failures_are_warnings_and_after_some_no_more_is_tried(
 
 
 def test_a_program_that_cannot_be_started_is_a_warning(tmp_path: Path) -> None:
-    events = RunLog(tmp_path / "events.jsonl")
+    events = EventWriter(tmp_path / "events.jsonl")
     worker = SampleWorker(tmp_path, ["Hello."], language="en", events=events, command=[str(tmp_path / "nothing")])
     worker.request(1, tmp_path)
     assert idle(worker)
@@ -185,10 +185,10 @@ def test_a_resumed_run_passes_on_no_old_samples(tmp_path: Path, make: Make) -> N
 TRAINER = """
 import sys, time
 from pathlib import Path
-from utils.runs.log import RunLog
+from utils.runs.log import EventWriter
 from utils.training.samples import SampleWorker
 run = Path(sys.argv[1])
-worker = SampleWorker(run, ["Hello."], language="en", events=RunLog(run / "events.jsonl"))
+worker = SampleWorker(run, ["Hello."], language="en", events=EventWriter(run / "events.jsonl"))
 worker.request(1, next(run.glob("checkpoints/best-*")))
 print(worker._process.pid, flush=True)
 time.sleep(60)
@@ -211,7 +211,7 @@ def seconds_of(path: Path) -> float:
 
 @pytest.mark.slow
 def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
-    events = RunLog(trained / "events.jsonl")
+    events = EventWriter(trained / "events.jsonl")
     worker = SampleWorker(trained, ["Yes.", "No."], language="en", events=events)
     checkpoints = Checkpoints(trained)
     best = checkpoints.best()
@@ -245,8 +245,8 @@ def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
 
 def test_a_worker_that_listens_dies_with_a_trainer_that_is_killed(tmp_path: Path) -> None:
     body = TRAINER.replace(
-        'RunLog(run / "events.jsonl"))',
-        "RunLog(run / \"events.jsonl\"), command=[sys.executable, '-S', '-c', sys.argv[2], str(run)])",
+        'EventWriter(run / "events.jsonl"))',
+        "EventWriter(run / \"events.jsonl\"), command=[sys.executable, '-S', '-c', sys.argv[2], str(run)])",
     ).replace('next(run.glob("checkpoints/best-*"))', "run")
     command = [sys.executable, "-c", body, str(tmp_path), HEAD + SPEAKS]
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

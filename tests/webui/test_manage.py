@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from utils import jobs
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import list_projects
@@ -84,7 +85,7 @@ def test_before_an_export_the_bar_says_how_long_the_last_one_took(studio, projec
     (other.ready / "model.pth").write_bytes(b"weights")
     os.utime(other.ready / "model.pth", (255, 255))
 
-    def jobs_of(project: Project, kind: str | None = None) -> list[SimpleNamespace]:
+    def jobs_of(project: Project, *, kind: str, read: object) -> list[SimpleNamespace]:
         # The one after the model's made a LoRA voice's file alone.
         times = [
             ("finished", 10.0, 40.0),
@@ -97,7 +98,7 @@ def test_before_an_export_the_bar_says_how_long_the_last_one_took(studio, projec
             for state, started, ended in times
         ]
 
-    monkeypatch.setattr(studio.jobs, "jobs_of", jobs_of)
+    monkeypatch.setattr(jobs, "list", jobs_of)
     assert live.last_export_s(studio, project) is None, "the next step is another one"
     (project.runs / "one" / "checkpoints" / "step-1").mkdir(parents=True)
     assert live.last_export_s(studio, project) == 160

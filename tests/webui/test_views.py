@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.hardware.gpu import Gpu, GpuSurvey
+from utils.hardware.gpu import Gpu
 from utils.hardware.resources import Memory
 from utils.jobs import Job
 from utils.runs.layout import sample_file
@@ -50,7 +50,7 @@ def card(index: int, *, used: float, processes: dict[int, int | None] | None = N
 
 def reading(*gpus: Gpu, reason: str = "") -> MachineSample:
     memory = Memory(total_bytes=32 * GB, available_bytes=20 * GB)
-    return MachineSample(time=0.0, survey=GpuSurvey(gpus=gpus, reason=reason), memory=memory)
+    return MachineSample(time=0.0, gpus=gpus, gpu_reason=reason, memory=memory)
 
 
 def test_a_badge_says_what_was_observed_or_why_not():

@@ -8,7 +8,7 @@ import sys
 import time
 
 from utils.console import take_output
-from utils.jobs.json_lines import Replies, Requests
+from utils.jobs.replies import Replies, Requests
 
 
 def main() -> None:

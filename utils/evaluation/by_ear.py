@@ -24,7 +24,8 @@ from utils.evaluation.measure import Said, SpokenSentence, embedder, score_model
 from utils.evaluation.recognition import UNDERSTOOD, find_recognizer, usable
 from utils.evaluation.scores import ModelScores, Score
 from utils.inference.model_cache import ModelCache
-from utils.jobs.json_lines import Message, Replies
+from utils.jobs.json_lines import Message
+from utils.jobs.replies import Replies
 from utils.options import OUTPUT_RATE, SpeechSettings
 from utils.runs.layout import REFERENCE_FILE
 

@@ -87,22 +87,8 @@ class Gpu:
         return next((name for first, name in ARCHITECTURES if known >= first), "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuSurvey:
-    """The GPUs that were found, and why there are none or fewer than there could be."""
-
-    gpus: tuple[Gpu, ...]
-    reason: str = ""
-    """Why the list is empty or incomplete; empty when nothing went wrong."""
-
-
-def gpus() -> list[Gpu]:
-    """The NVIDIA GPUs of this machine in the driver's order; `find_gpus` also says why there are none."""
-    return list(find_gpus().gpus)
-
-
-def find_gpus() -> GpuSurvey:
-    """The NVIDIA GPUs of this machine, with the reason when there are none.
+def find_gpus() -> tuple[list[Gpu], str]:
+    """The NVIDIA GPUs of this machine in the driver's order, and why there are none or fewer than there could be.
 
     The driver's library is opened and closed each time: a driver that is updated or crashes while the page is open
     is then seen as it is.
@@ -112,7 +98,7 @@ def find_gpus() -> GpuSurvey:
         try:
             count = pynvml.nvmlDeviceGetCount()
             if count == 0:
-                return GpuSurvey(gpus=(), reason="the NVIDIA driver is running but sees no GPU")
+                return [], "the NVIDIA driver is running but sees no GPU"
             found, lost = [], []
             driver = _answer(pynvml.nvmlSystemGetDriverVersion) or ""
             version = _answer(pynvml.nvmlSystemGetCudaDriverVersion_v2) or _answer(
@@ -125,11 +111,11 @@ def find_gpus() -> GpuSurvey:
                 except pynvml.NVMLError as error:
                     # One GPU that fell off the bus must not hide the others.
                     lost.append(f"GPU {index} does not answer: {_explained(error)}")
-            return GpuSurvey(gpus=tuple(found), reason="; ".join(lost))
+            return found, "; ".join(lost)
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        return GpuSurvey(gpus=(), reason=_explained(error))
+        return [], _explained(error)
 
 
 def _read(index: int, driver: str, cuda: Version | None) -> Gpu:
@@ -215,15 +201,11 @@ def process_name(pid: int) -> str:
 
     Empty when it has ended, or a container hides it.
     """
-    try:
+    name, args = "", list[str]()
+    with suppress(psutil.Error):
         process = psutil.Process(pid)
         name = process.name()
-    except psutil.Error:
-        return ""
-    try:
         args = process.cmdline() if name.startswith("python") else []
-    except psutil.Error:
-        return name
     if "-m" in args[:-1]:
         return f"{name} {args[args.index('-m') + 1]}"
     script = next((arg for arg in args[1:] if arg.endswith(".py")), "")

@@ -22,15 +22,11 @@ class Machine:
     gpu_reason: str = ""
     """Why there is no GPU, or not every one."""
     gpu_problems: list[str] = field(default_factory=list)
-    """Why PyTorch cannot use `gpu`, each with the install that fixes it."""
+    """Why PyTorch cannot use `gpu`, each with the install that fixes it; empty where there is none."""
     system: str = field(default_factory=platform.system)
     """Linux, Windows or Darwin."""
     compiler: str = ""
     """Path of the C++ compiler; empty when there is none."""
-
-    @property
-    def has_usable_gpu(self) -> bool:
-        return self.gpu is not None and not self.gpu_problems
 
 
 def cuda_refused(machine: Machine, problem: str) -> UserError:
@@ -66,10 +62,10 @@ def missing_operation(error: BaseException) -> UserError | None:
 
 def this_machine() -> Machine:
     """The computer this runs on, queried each time; of several GPUs the one that training takes, not the best one."""
-    survey, build = find_gpus(), torch_build()
-    taken = trained_on(survey.gpus)
+    (gpus, reason), build = find_gpus(), torch_build()
+    taken = trained_on(gpus)
     # Where all are hidden, the page still says which GPU there would be.
-    gpu = taken or max(survey.gpus, key=lambda gpu: gpu.total_bytes, default=None)
+    gpu = taken or max(gpus, key=lambda gpu: gpu.total_bytes, default=None)
     problems = gpu_problems(gpu, build) if gpu else []
     if gpu and taken is None and not problems:
         problems = [
@@ -77,7 +73,7 @@ def this_machine() -> Machine:
             "unset it, or name the GPU to use, such as 0"
         ]
     if problems and taken:
-        usable = [gpu for gpu in survey.gpus if gpu != taken and not gpu_problems(gpu, build)]
+        usable = [gpu for gpu in gpus if gpu != taken and not gpu_problems(gpu, build)]
         problems += [
             f"to train on {other.name}, set CUDA_VISIBLE_DEVICES={other.uuid or other.index}" for other in usable
         ]
@@ -85,7 +81,7 @@ def this_machine() -> Machine:
         cpu=cpu(),
         memory=memory(),
         gpu=gpu,
-        gpu_reason=survey.reason,
+        gpu_reason=reason,
         gpu_problems=problems,
         compiler=compiler(),
     )

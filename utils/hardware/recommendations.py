@@ -104,7 +104,7 @@ def memory_fit(
         model: sizes of the base.
         max_audio_length: longest clip where the settings leave it open, in samples at 22 050 Hz.
     """
-    gpu = machine.gpu if config.device != "cpu" and machine.has_usable_gpu else None
+    gpu = None if config.device == "cpu" or machine.gpu_problems else machine.gpu
     host = round(CPU_SHARE * machine.memory.available_bytes)
     budget = host
     if gpu:
@@ -138,7 +138,7 @@ def recommend(
     """
     assert use_case in USE_CASES, use_case
     machine = machine or this_machine()
-    gpu = machine.gpu if machine.has_usable_gpu else None
+    gpu = None if machine.gpu_problems else machine.gpu
     precision, about_precision = _precision(machine, gpu, use_case)
     start = TrainConfig(
         project="", device="cuda" if gpu else "cpu", mixed_precision=precision, sdpa=use_case != "debugging"

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from utils.console import take_output
 from utils.errors import UserError, disk_errors, is_out_of_memory
 from utils.inference.generation import Generation, SpeechCounts, SpeechRequest
-from utils.jobs.json_lines import Message, Replies, Requests
+from utils.jobs.json_lines import Message
+from utils.jobs.replies import Replies, Requests
 from utils.options import OUTPUT_RATE
 from utils.speech.models import SpeakingModel
 from utils.speech.takes import join_wavs

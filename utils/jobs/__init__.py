@@ -12,15 +12,14 @@ and the process table say how a job is doing: a page, a second page, a restarted
 from utils.jobs.child import announce, hold, is_stop_wanted, register
 from utils.jobs.start import start
 from utils.jobs.stop import STOP_TIMEOUT_S, stop, wait
-from utils.runs.list import JobWatch, running
 from utils.runs.list import list_jobs as list
+from utils.runs.list import running
 from utils.runs.record import LIVE, Job, State, last_write, status, status_or_none
 
 __all__ = [
     "LIVE",
     "STOP_TIMEOUT_S",
     "Job",
-    "JobWatch",
     "State",
     "announce",
     "hold",

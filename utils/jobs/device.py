@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
-from utils.hardware.gpu import gpus, trained_on
+from utils.hardware.gpu import find_gpus, trained_on
 from utils.hardware.machine import cuda_refused, mps_refused, this_machine
 from utils.hardware.wheel import gpu_problems, torch_build
 from utils.runs.process import ProcessId, host_name
@@ -40,7 +40,7 @@ def wanted_device(requested: str, *, local_rank: int = 0) -> str:
     """
     if requested in (CPU, MPS):
         return requested
-    gpu = trained_on(gpus(), local_rank)
+    gpu = trained_on(find_gpus()[0], local_rank)
     if gpu is not None and requested == "auto" and gpu_problems(gpu, torch_build()):
         return CPU
     if gpu is not None:

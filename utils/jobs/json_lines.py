@@ -1,7 +1,7 @@
 """A child process that answers requests: one JSON object a line, over its standard input and output.
 
 A request is an object of the caller's making; a reply is {kind, ...}. The child ends with its input, so that it never
-outlives who started it. `JsonChild` is the side of who starts it, `Requests` and `Replies` are the child's.
+outlives who started it. This is the side of who starts it; replies.py is the child's.
 """
 
 import json
@@ -70,9 +70,10 @@ class JsonChild:
             start_new_session=os.name == "posix",
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
+        self.pid = self._process.pid
         try:
             with suppress(psutil.NoSuchProcess):
-                self._identity = ProcessId.of(self._process.pid)
+                self._identity = ProcessId.of(self.pid)
             self._follow(self._process.stdout, parse_line)
             self._follow(self._process.stderr, as_message)
         except BaseException:  # Ctrl-C as well: nothing else would end it.
@@ -84,10 +85,6 @@ class JsonChild:
 
     def __exit__(self, *_: object) -> None:
         self.end(0.0)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def returncode(self) -> int | None:
@@ -197,55 +194,3 @@ def parse_line(line: str) -> Message:
 
 def as_message(line: str) -> Message:
     return {"kind": "stderr", "line": line}
-
-
-class Replies:
-    """The child's output; there may be no reader any more.
-
-    Args:
-        pipe: what `utils.console.take_output` gives, so that no library prints in between.
-    """
-
-    def __init__(self, pipe: IO[str]) -> None:
-        self._pipe: IO[str] | None = pipe
-        self._writing = threading.RLock()
-
-    def send(self, kind: str, **fields: Any) -> None:
-        """Send one reply; any thread may call."""
-        with self._writing:
-            if self._pipe is None:
-                return
-            try:
-                # An interruption may have torn the line before this one.
-                self._pipe.write("\n" + json.dumps({"kind": kind, **fields}, default=str) + "\n")
-                self._pipe.flush()
-            except OSError:
-                self._pipe = None
-
-
-class Requests:
-    """The child's input: requests in their order, which a cancelling overtakes; its end ends this process.
-
-    Args:
-        source: standard input. It is read by a thread, so that its end is noticed during long work.
-    """
-
-    def __init__(self, source: IO[str]) -> None:
-        self._waiting: queue.Queue[Message] = queue.Queue()
-        self.cancelled: set[int] = set()
-        """Ids of requests that are no longer wanted, also of those whose turn has not come."""
-        threading.Thread(target=self._read, args=(source,), daemon=True).start()
-
-    def __iter__(self) -> Iterator[Message]:
-        while True:
-            yield self._waiting.get()
-
-    def _read(self, source: IO[str]) -> None:
-        for line in source:
-            request = json.loads(line)
-            if request.get("do") == "cancel":
-                self.cancelled.add(request["id"])
-            else:
-                self._waiting.put(request)
-        # Who asked closed the pipe, or died: files appear whole or not at all, so nothing needs to be tidied up.
-        os._exit(0)

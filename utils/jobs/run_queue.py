@@ -1,6 +1,6 @@
 """Training runs that wait for their turn: a file in the project, from which they start one after another.
 
-The file outlives its writer. A process with a `QueueRunner`, such as the page's, starts what is due.
+The file outlives its writer. A process that watches the queues, such as the page's, starts what is due.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from utils.runs.record import Job
 QUEUE_FILE = "queue.json"
 MAX_QUEUED = 100
 EVERY_S = 2.0
-"""How often a runner looks whether the device is free."""
+"""How often a watcher looks whether the device is free."""
 
 log = logging.getLogger(__name__)
 
@@ -133,46 +133,39 @@ def holder(config: TrainConfig) -> Job | None:
     return holder_of(Claim(wanted_device(config.device), config.output))
 
 
-class QueueRunner:
-    """Starts queued runs of all projects of an output folder, in a thread that ends with the process.
+def start_due(output: Path, start: Start) -> None:
+    """Start what is due in all projects of an output folder, the run that was queued first before the others."""
+    waiting = []
+    for project in list_projects(output):
+        first = next((run.name for run in read_queue(project) if not run.fault), None)
+        waiting += [(first, project)] if first is not None else []
+    # Names begin with the time.
+    for _, project in sorted(waiting, key=lambda pair: pair[0]):
+        start_next(project, start)
+
+
+def watch_queues(output: Path, start: Start) -> threading.Event:
+    """Start what is due from here on, in a thread that ends with the process, or once the event is set.
 
     Args:
         output: the folder that holds all projects.
         start: starts a training.
     """
+    ended = threading.Event()
 
-    def __init__(self, output: Path, start: Start) -> None:
-        self._output, self._start = output, start
-        self._ended = threading.Event()
-
-    def begin(self) -> None:
-        """Look now and then from here on."""
-        threading.Thread(target=self._watch, name="run queue", daemon=True).start()
-
-    def end(self) -> None:
-        """Start nothing more."""
-        self._ended.set()
-
-    def look(self) -> None:
-        """Start what is due, the run that was queued first before the others."""
-        waiting = []
-        for project in list_projects(self._output):
-            first = next((run.name for run in read_queue(project) if not run.fault), None)
-            waiting += [(first, project)] if first is not None else []
-        # Names begin with the time.
-        for _, project in sorted(waiting, key=lambda pair: pair[0]):
-            start_next(project, self._start)
-
-    def _watch(self) -> None:
-        while not self._ended.wait(EVERY_S):
+    def watch() -> None:
+        while not ended.wait(EVERY_S):
             try:
-                self.look()
+                start_due(output, start)
             except UserError as error:
                 log.warning("the queue of runs cannot be read: %s", error)
             except Exception:
                 # One project's trouble must not keep the others waiting.
                 log.exception("the queue of runs")
                 time.sleep(EVERY_S)
+
+    threading.Thread(target=watch, name="run queue", daemon=True).start()
+    return ended
 
 
 @contextmanager

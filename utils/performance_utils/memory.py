@@ -43,7 +43,7 @@ def shortage(error: BaseException, when: str, device: str) -> UserError | None:
         return None
     free = memory()
     room = f"{free.available_bytes / GIB:.1f} of {free.total_bytes / GIB:.1f} GB of this computer's memory are free"
-    if device.startswith("cuda") and (gpu := trained_on(find_gpus().gpus)):
+    if device.startswith("cuda") and (gpu := trained_on(find_gpus()[0])):
         holders = [
             f"{name} (process {pid}) has {(used or 0) / GIB:.1f} GB"
             for pid, used in gpu.processes.items()
@@ -83,7 +83,7 @@ def memory_stats() -> dict[str, Any]:
     stats = {"device": "cpu", "rss_bytes": now, "peak_rss_bytes": most}
     if trainer is not None:
         # Its GPU's are what the driver reports; nothing where it uses none, or the driver does not say.
-        found = next((gpu for gpu in find_gpus().gpus if trainer in gpu.processes), None)
+        found = next((gpu for gpu in find_gpus()[0] if trainer in gpu.processes), None)
         if found is not None:
             stats |= {"device": f"cuda:{found.index}", "reserved_bytes": found.processes[trainer] or 0}
             stats |= {"free_bytes": found.free_bytes, "total_bytes": found.total_bytes}

@@ -77,7 +77,7 @@ def kept_torch_settings() -> Iterator[None]:
 
 def log_system_info() -> dict[str, str]:
     """Show and return what this machine is: system, versions, processor, memory, GPUs."""
-    processor, free, survey = cpu(), memory(), find_gpus()
+    processor, free, (gpus, reason) = cpu(), memory(), find_gpus()
     matrix = ", bf16 units" if processor.has_bf16 else ""
     limit = f" (limited by {free.limited_by})" if free.limited_by else ""
     info = {
@@ -88,13 +88,13 @@ def log_system_info() -> dict[str, str]:
         "cpu": f"{processor.model}, {processor.usable_cpus} usable of {processor.physical_cores} cores{matrix}",
         "memory": f"{free.available_bytes / GIB:.1f} of {free.total_bytes / GIB:.1f} GB free{limit}",
     }
-    for gpu in survey.gpus:
+    for gpu in gpus:
         info[f"gpu {gpu.index}"] = (
             f"{gpu.name}, {gpu.architecture}, {gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GB free, "
             f"driver {gpu.driver}"
         )
-    if survey.reason:
-        info["gpu" if not survey.gpus else "gpus"] = survey.reason
+    if reason:
+        info["gpus" if gpus else "gpu"] = reason
     return _logged(info)
 
 

@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,8 @@ class Checkpoints:
         Raises:
             NotSaved: the disk is full or fails; earlier checkpoints stay.
         """
-
-        def fill(folder: Path) -> None:
-            for name, tensors in files.items():
-                write_weights(folder / name, tensors)
-
-        return self._publish(LAST, {**state, "step": step}, fill, size=num_bytes(files))
+        parts = {name: partial(write_weights, state=tensors) for name, tensors in files.items()}
+        return self._publish(LAST, {**state, "step": step}, parts, size=num_bytes(files))
 
     def link_best(self, last: Path, *, loss_to_beat: float | None = None) -> Path:
         """Keep the weights of a checkpoint as the best so far, without a second copy where that is possible.
@@ -106,14 +103,8 @@ class Checkpoints:
         state, marks = read_state(last), marks_of(last)
         if loss_to_beat is not None:
             state["loss_to_beat"] = loss_to_beat
-        names = [name for name in (MODEL_FILE, ADAPTER_FILE) if name in marks]
-
-        def fill(folder: Path) -> None:
-            for name in names:
-                share_file(last / name, folder / name)
-
-        known = {name: marks[name]["sha256"] for name in names}
-        return self._publish(BEST, state, fill, known=known)
+        parts = {name: partial(share_file, last / name) for name in (MODEL_FILE, ADAPTER_FILE) if name in marks}
+        return self._publish(BEST, state, parts, known={name: marks[name]["sha256"] for name in parts})
 
     def tidy(self) -> list[str]:
         """Remove what a kill left half-written, and give whole checkpoints that lie aside their place.
@@ -163,12 +154,20 @@ class Checkpoints:
         self,
         prefix: str,
         state: dict[str, Any],
-        fill: Callable[[Path], None],
+        parts: Mapping[str, Callable[[Path], None]],
         *,
         size: int = 0,
         known: Mapping[str, str] | None = None,
     ) -> Path:
-        """Write a checkpoint aside and give it its place; `size` bytes of tensors, `known` SHA-256 by file."""
+        """Write a checkpoint aside and give it its place.
+
+        Args:
+            prefix: LAST or BEST.
+            state: JSON values.
+            parts: what writes each file.
+            size: bytes of tensors.
+            known: SHA-256 by file.
+        """
         step = state["step"]
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
         try:
@@ -179,7 +178,8 @@ class Checkpoints:
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
             (aside / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
-            fill(aside)
+            for name, write in parts.items():
+                write(aside / name)
             _mark_complete(aside, known or {})
             _discard(final)
             aside.rename(final)

@@ -11,6 +11,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware.resources import size_of
 from utils.project.paths import Project
+from utils.runs.follow import EventLog
 from utils.runs.layout import (
     ASIDE,
     CHECKPOINTS,
@@ -22,7 +23,7 @@ from utils.runs.layout import (
     find_run,
     freed_by,
 )
-from utils.runs.log import Event, EventLog, log_size, number_of
+from utils.runs.log import Event, log_size, number_of
 from utils.runs.record import EVENTS_FILE, JOB_FILE, Job, jobs_folder, last_write, modified, status, status_or_none
 
 log = logging.getLogger(__name__)
@@ -222,27 +223,19 @@ def require_ended(run: Path) -> None:
         )
 
 
-class JobWatch:
-    """The same answers as `list_jobs` and `running` for pages that poll: an ended job is read again when it changes."""
+def job_reader() -> ReadJob:
+    """What reads a folder as `status_or_none` does, for pages that poll: an ended job is read again when it changes."""
+    ended = dict[Path, tuple[tuple[Any, ...], Job]]()
 
-    def __init__(self) -> None:
-        self._ended: dict[Path, tuple[tuple, Job]] = {}
-
-    def jobs_of(self, project: Project, *, kind: str | None = None) -> list[Job]:
-        """The jobs of a project, the newest first; see `list_jobs`."""
-        return list_jobs(project, kind=kind, read=self._status)
-
-    def running(self, output: Path) -> list[Job]:
-        """The jobs that have not ended, of all projects below `output`."""
-        return running(output, read=self._status)
-
-    def _status(self, folder: Path) -> Job | None:
+    def read(folder: Path) -> Job | None:
         log_file = folder / EVENTS_FILE
         now = (modified(folder / JOB_FILE), modified(log_file), log_size(log_file))
-        then, job = self._ended.get(folder, (None, None))
+        then, job = ended.get(folder, (None, None))
         if then != now:
             job = status_or_none(folder)
             # A lost job may be one of another computer that has only been silent for a while.
             if job is not None and not job.alive and not job.process_alive and job.state != "lost":
-                self._ended[folder] = now, job
+                ended[folder] = now, job
         return job
+
+    return read

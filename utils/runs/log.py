@@ -1,7 +1,7 @@
 """A run's event log, events.jsonl: one JSON object a line, written by one process and read by any while it grows.
 
-Torn and foreign lines are skipped. `EventWriter` appends, and `RunLog` also informs others; `read_events` and `tail`
-read a log once, whole or its end; `EventLog` follows one that grows: the newest events of each kind, and curves.
+Torn and foreign lines are skipped. `EventWriter` appends and informs others; `read_events` and `tail` read a log once,
+whole or its end; follow.py reads on in one that grows.
 """
 
 import errno
@@ -10,27 +10,17 @@ import logging
 import math
 import os
 import sys
-import threading
 import time
-from array import array
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-import numpy as np
-
-from utils.callbacks import EventListener
 from utils.errors import UserError
-from utils.runs.loggers import Logger
 
 Event = dict[str, Any]
-Columns = dict[str, list[Any]]
-"""Equally long lists by field; a value that was no finite number is None."""
 
 KINDS = frozenset(
     {
@@ -60,37 +50,62 @@ END_BYTES = 1 << 20
 """How much of a file's end is read where its last lines are asked for."""
 MAX_LINE = 1 << 20
 """A longer line, in bytes, is no event of ours; it is skipped without being held in memory."""
-FINGERPRINT = 64
-"""Bytes of the log's beginning that distinguish it from another one: its first event holds the time it was written."""
-KEPT = 64
-"""Events of each kind that an `EventLog` keeps, and so the most that can be asked for."""
 
 log = logging.getLogger(__name__)
 
 
+class Logger(Protocol):
+    """What a module of `utils.runs.loggers` has to offer."""
+
+    def __init__(self, run: Path, config: dict[str, Any]) -> None:
+        """Begin, or continue, the record of a run.
+
+        Args:
+            run: the run's folder.
+            config: its settings as plain values.
+        """
+
+    def event(self, kind: str, fields: dict[str, Any]) -> None:
+        """Show an event of the run's log."""
+
+    def close(self) -> None:
+        """Hand over what is held."""
+
+
 class EventWriter:
-    """Appends events to `path`; each line is handed to the system at once, so a kill loses none.
+    """Appends events to `path`, and informs others of them; each line is handed to the system at once, so a kill loses
+    none.
 
     A log has one writer at a time. While the disk is full, events wait in memory and are written in their order as
     soon as there is room; a warning event then says how late they are.
 
     Args:
-        path: the run's events.jsonl; created when absent, continued when present.
+        path: the run's events.jsonl; created when absent, continued when present. None in all processes of a
+            distributed run but the first, which write nothing.
+        subscriber: called with each event after it is written.
+        loggers: likewise; one that fails is given up, because no run should end for it.
 
     Raises:
         UserError: a named pipe stands in its place.
         OSError: the file cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        subscriber: Callable[[str, dict[str, Any]], None] | None = None,
+        loggers: Sequence[Logger] = (),
+    ) -> None:
+        self.path, self._subscriber, self._loggers = path, subscriber, list(loggers)
+        self._held = bytearray()
+        self._num_late = 0
+        self._full_since: float | None = None
+        if path is None:
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_fifo():
             # Opening it would wait until another process reads it.
             raise UserError(what="the event log is a named pipe, not a file", where=str(path), fix="remove it")
-        self.path = path
-        self._held = bytearray()
-        self._num_late = 0
-        self._full_since: float | None = None
         torn = _ends_torn(path)
         # Unbuffered: what the disk did not take is ours to keep, not hidden in a buffer that fails again at close.
         self._file = path.open("ab", buffering=0)
@@ -109,8 +124,26 @@ class EventWriter:
             UserError: the disk has been full until events can no longer be kept in memory.
             OSError: the log cannot be written for another reason.
         """
+        if self.path is None:
+            return
         assert kind in KINDS, kind
         self._append(_line(kind, fields))
+        if self._subscriber is not None:
+            self._subscriber(kind, fields)
+        for logger in list(self._loggers):
+            self._heed(logger, partial(logger.event, kind, fields))
+
+    def warn(self, message: str, *, source: str, **facts: Any) -> None:
+        """Report something that did not stop the run.
+
+        Args:
+            message: for people.
+            source: what it concerns: numbers, memory, disk, samples, switches, language or resume.
+            facts: what a program may want to know.
+        """
+        if self.path is not None:
+            log.warning(message)
+            self.write("warning", message=message, source=source, **facts)
 
     def close(self) -> None:
         """Write what is still held, and close the file.
@@ -118,6 +151,10 @@ class EventWriter:
         Raises:
             UserError: the disk is still full; it says how many events the log lacks.
         """
+        if self.path is None:
+            return
+        for logger in list(self._loggers):
+            self._heed(logger, logger.close)
         try:
             if self._held:
                 self._append(b"")
@@ -126,6 +163,14 @@ class EventWriter:
                 raise self._disk_full(f"the last {lost} events of this run could not be written")
         finally:
             self._file.close()
+
+    def _heed(self, logger: Logger, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._loggers.remove(logger)
+            log.exception("a logger failed")
+            self.warn(f"{type(logger).__module__} shows no more of this run: {error}", source="loggers")
 
     def _append(self, line: bytes) -> None:
         self._held += line
@@ -152,59 +197,6 @@ class EventWriter:
         return UserError(what=f"the disk is full: {what}", where=str(self.path), fix="free some space, then run again")
 
 
-class RunLog:
-    """The log of a run.
-
-    Args:
-        path: its events.jsonl; None in all processes of a distributed run but the first, which write nothing.
-        subscriber: called with each event after it is written.
-        loggers: likewise; one that fails is given up, because no run should end for it.
-    """
-
-    def __init__(
-        self, path: Path | None, subscriber: EventListener | None = None, loggers: Sequence[Logger] = ()
-    ) -> None:
-        self.events = EventWriter(path) if path is not None else None
-        self._subscriber = subscriber
-        self._loggers = list(loggers)
-
-    def write(self, kind: str, **fields: Any) -> None:
-        """Append an event; see `EventWriter.write`."""
-        if self.events is not None:
-            self.events.write(kind, **fields)
-            if self._subscriber is not None:
-                self._subscriber(kind, fields)
-            for logger in list(self._loggers):
-                self._heed(logger, partial(logger.event, kind, fields))
-
-    def warn(self, message: str, *, source: str, **facts: Any) -> None:
-        """Report something that did not stop the run.
-
-        Args:
-            message: for people.
-            source: what it concerns: numbers, memory, disk, samples, switches, language or resume.
-            facts: what a program may want to know.
-        """
-        if self.events is not None:
-            log.warning(message)
-            self.write("warning", message=message, source=source, **facts)
-
-    def close(self) -> None:
-        """Write what is held, and close the file; see `EventWriter.close`."""
-        if self.events is not None:
-            for logger in list(self._loggers):
-                self._heed(logger, logger.close)
-            self.events.close()
-
-    def _heed(self, logger: Logger, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except Exception as error:
-            self._loggers.remove(logger)
-            log.exception("a logger failed")
-            self.warn(f"{type(logger).__module__} shows no more of this run: {error}", source="loggers")
-
-
 def read_events(path: Path, *, kind: str | None = None) -> Iterator[Event]:
     """Events of a log, in order.
 
@@ -212,8 +204,8 @@ def read_events(path: Path, *, kind: str | None = None) -> Iterator[Event]:
         path: an events.jsonl; a missing file has no events.
         kind: only events of this kind.
     """
-    with _opened(path) as file:
-        for line in _lines(file):
+    with opened(path) as file:
+        for line in lines_of(file):
             # Far quicker than parsing each line, and never wrongly False.
             event = parse_event(line) if kind is None or f'"{kind}"'.encode() in line else None
             if event is not None and kind in (None, event["kind"]):
@@ -234,7 +226,7 @@ def tail(path: Path, count: int, *, start: int = 0) -> list[Event]:
 
 def log_size(path: Path) -> int:
     """Bytes of a log; a missing file has none."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return file.seek(0, os.SEEK_END)
 
 
@@ -261,130 +253,7 @@ def number_of(event: Event, name: str) -> int | float | None:
     return value if type(value) in (int, float) and abs(value) <= sys.float_info.max else None
 
 
-class EventLog:
-    """A log that grows: each call reads only what was appended since the last one.
-
-    A line that is torn now is read once it is complete. A log that was truncated or replaced is read from its beginning
-    again.
-
-    Args:
-        path: an events.jsonl; it may not exist yet.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset = 0
-        """Byte after the last line that was read."""
-        self._lock = threading.RLock()
-        self._beginning = b""
-        self._last: dict[str, deque[tuple[int, Event]]] = {}
-        """The newest events of each kind, each with the byte it ends before."""
-        self._curves: dict[tuple[str, ...], list[array[float]]] = {}
-        """Numbers of each curve that was asked for, by (kind, step, fields ...): 8 bytes each, NaN for none."""
-
-    def tail(self, count: int, *, kind: str, start: int = 0, after: str | None = None) -> list[Event]:
-        """The last events of a kind, in their order, up to `KEPT` of them.
-
-        Args:
-            count: how many events at most.
-            kind: only events of this kind, one of `KINDS`.
-            start: only events after this byte of the log, the first of a line.
-            after: only events after the last one of this kind; none while there is no such event after `start`.
-        """
-        assert count <= KEPT, f"{count} events of a kind are asked for, and {KEPT} kept"
-        with self._lock:
-            self._read()
-            if after is not None:
-                end, _ = self._last[after][-1] if after in self._last else (0, {})
-                if end <= start:
-                    return []
-                start = end
-            found = [event for end, event in self._last.get(kind, ()) if end > start]
-            return found[len(found) - min(count, len(found)) :]
-
-    def last(self, kind: str, *, start: int = 0, after: str | None = None) -> Event:
-        """The last event of a kind, as `tail` finds it; empty while there is none."""
-        return next(iter(self.tail(1, kind=kind, start=start, after=after)), {})
-
-    def curve(self, kind: str, fields: Sequence[str], max_points: int = 500) -> Columns:
-        """A curve of at most `max_points` points, which keep its first, last, lowest and highest values.
-
-        After a resume, a run repeats the steps since its checkpoint. A curve shows the steps that led to the current
-        weights: of repeated steps the later ones count, and discarded steps are omitted.
-
-        Args:
-            kind: events to draw.
-            fields: numbers to draw; events without one of them give None there.
-            max_points: the columns are at most this long.
-
-        Returns:
-            The columns `step` and `fields`.
-        """
-        names = ("step", *fields)
-        with self._lock:
-            if (kind, *names) not in self._curves:
-                self._curves[kind, *names] = []
-                self._restart()
-            self._read()
-            columns = [np.array(column) for column in self._curves[kind, *names]]
-        kept = _extremes(columns, max_points)
-        rising, *others = (column[kept].tolist() for column in columns)
-        shown = [[None if math.isnan(value) else value for value in column] for column in others]
-        places = [int(at) if at.is_integer() else at for at in rising]
-        return dict(zip(names, [places, *shown], strict=True))
-
-    def _read(self) -> None:
-        """Add what complete lines say since the last call."""
-        with _opened(self.path) as file:
-            beginning = file.read(FINGERPRINT)
-            # Inode numbers are used again, contents are not.
-            if file.seek(0, os.SEEK_END) < self._offset or not beginning.startswith(self._beginning):
-                self._restart()
-            file.seek(self._offset)
-            for line in _lines(file):
-                if not line.endswith(b"\n"):
-                    break
-                # Overlong lines are not given, so only the file knows where it is.
-                self._offset = file.tell()
-                self._beginning = beginning[: self._offset]
-                if (event := parse_event(line)) is not None and event["kind"] in KINDS:
-                    self._add(event)
-
-    def _restart(self) -> None:
-        self._offset, self._beginning, self._last = 0, b"", {}
-        self._curves = {names: [array("d") for _ in names[1:]] for names in self._curves}
-
-    def _add(self, event: Event) -> None:
-        self._last.setdefault(event["kind"], deque(maxlen=KEPT)).append((self._offset, event))
-        for (drawn, *names), columns in self._curves.items():
-            at, *values = (number_of(event, name) for name in names)
-            if drawn != event["kind"] or at is None:
-                continue
-            # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
-            undone = bisect_left(columns[0], at)
-            for column, value in zip(columns, (at, *values), strict=True):
-                del column[undone:]
-                column.append(math.nan if value is None else value)
-
-
-def _extremes(columns: Sequence[np.ndarray], max_points: int) -> list[int]:
-    """Indices of at most `max_points` points: of equal parts of the curve the ends, and each column's extremes."""
-    count = len(columns[0])
-    num_parts = max_points // (2 * len(columns))
-    assert num_parts >= 1, f"max_points is {max_points}; use {2 * len(columns)} or more"
-    if count <= max_points:
-        return list(range(count))
-    kept: set[int] = set()
-    for part in np.array_split(np.arange(count), num_parts):
-        kept |= {int(part[0]), int(part[-1])}
-        for column in columns[1:]:
-            values = column[part]
-            kept.add(int(part[0] + np.where(np.isnan(values), math.inf, values).argmin()))
-            kept.add(int(part[0] + np.where(np.isnan(values), -math.inf, values).argmax()))
-    return sorted(kept)
-
-
-def _opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BinaryIO:
     """A log that is missing has no lines, nor has what is no file: reading a named pipe would never end.
 
     Its folder may be removed at any moment.
@@ -395,7 +264,7 @@ def _opened(path: Path) -> BinaryIO:
         return BytesIO()
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
     """Lines from here on with their line ends, the last perhaps torn; overlong ones are skipped."""
     while line := file.readline(MAX_LINE):
         if len(line) < MAX_LINE or line.endswith(b"\n"):
@@ -407,7 +276,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 def _end_of(path: Path, start: int = 0) -> list[bytes]:
     """Whole lines after byte `start` that lie in the last `END_BYTES` of a file, with their line ends."""
-    with _opened(path) as file:
+    with opened(path) as file:
         begin = max(start, file.seek(0, os.SEEK_END) - END_BYTES)
         # One byte more shows whether a line begins there.
         file.seek(max(start, begin - 1))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from utils.runs.log import Event, EventLog, number_of
+from utils.runs.follow import EventLog
+from utils.runs.log import Event, number_of
 from utils.runs.record import Job
 
 RECENT = 30

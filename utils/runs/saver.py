@@ -16,7 +16,7 @@ import torch
 
 from utils.hardware.resources import memory
 from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, num_bytes
-from utils.runs.log import RunLog
+from utils.runs.log import EventWriter
 
 MEMORY_SHARE = 0.7
 """A copy may take this share of the memory that is free."""
@@ -57,7 +57,7 @@ class Saver:
         run_log: receives each.
     """
 
-    def __init__(self, checkpoints: Checkpoints, run_log: RunLog) -> None:
+    def __init__(self, checkpoints: Checkpoints, run_log: EventWriter) -> None:
         self._checkpoints = checkpoints
         self._log = run_log
         self._thread: threading.Thread | None = None

@@ -16,7 +16,7 @@ from utils.model.weights import State, load_in_parts, read_weights
 from utils.performance_utils.tracker import PerformanceTracker
 from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, read_state
 from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE
-from utils.runs.log import RunLog
+from utils.runs.log import EventWriter
 from utils.runs.saver import Saver, Snapshot
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
@@ -62,7 +62,7 @@ class Services:
     loaders: Loaders
     checkpoints: Checkpoints
     saver: Saver
-    log: RunLog
+    log: EventWriter
     sampling: SampleWorker
     """Has each evaluation's weights spoken beside training."""
     recovery: Recovery

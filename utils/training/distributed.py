@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.hardware.gpu import gpus, visible_gpus
+from utils.hardware.gpu import find_gpus, visible_gpus
 from utils.hardware.processor import usable_cpus
 from utils.jobs.child import SIGNALS
 from utils.jobs.device import CPU, wanted_device
@@ -47,7 +47,7 @@ def num_processes(config: TrainConfig) -> int:
     if "RANK" in os.environ:
         return 1
     on_cpu = wanted_device(config.device) == CPU
-    most = usable_cpus() if on_cpu else max(1, len(visible_gpus(gpus())))
+    most = usable_cpus() if on_cpu else max(1, len(visible_gpus(find_gpus()[0])))
     if config.processes > most:
         raise UserError(
             what=f"processes is {config.processes}, but this computer has {most} {'CPU cores' if on_cpu else 'GPUs'}",

@@ -42,7 +42,7 @@ class Recovery:
     split_train: SplitBatch
     split_eval: SplitBatch
     warn: Callable[..., None]
-    """Called with what was changed; see `RunLog.warn`."""
+    """Called with what was changed; see `EventWriter.warn`."""
     resume_command: str = RESUME
     """Continues the run, for the advice."""
     max_clips: int | None = None

@@ -22,7 +22,7 @@ from utils.jobs.json_lines import JsonChild
 from utils.jobs.measuring import speaking_environment
 from utils.options import SpeechSettings
 from utils.runs.layout import SAMPLES_FOLDER, sample_file
-from utils.runs.log import RunLog
+from utils.runs.log import EventWriter
 
 SPEAKING_FOLDER = ".speaking"
 """In that one: what is being spoken."""
@@ -57,7 +57,7 @@ class SampleWorker:
         sentences: Sequence[str],
         *,
         language: str,
-        events: RunLog,
+        events: EventWriter,
         command: Sequence[str] | None = None,
     ) -> None:
         self._folder = run / SAMPLES_FOLDER
@@ -222,7 +222,7 @@ class SampleWorker:
             shutil.rmtree(self._folder / SPEAKING_FOLDER, ignore_errors=True)
 
 
-def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog) -> SampleWorker:
+def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: EventWriter) -> SampleWorker:
     """The sampling that the settings ask for.
 
     Args:
@@ -238,5 +238,5 @@ def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog
     elif base.can_speak:
         # One that the voice has a recording of.
         sentences = [next(iter_manifest(config.eval_csv)).text]
-    spoken = sentences if run_log.events is not None else []
+    spoken = sentences if run_log.path is not None else []
     return SampleWorker(folder, spoken, language=config.language, events=run_log)

@@ -31,7 +31,7 @@ from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import MODEL_FILE
-from utils.runs.log import RunLog
+from utils.runs.log import EventWriter
 from utils.runs.loggers import find_loggers
 from utils.runs.saver import Saver
 from utils.switches import missed
@@ -204,7 +204,7 @@ def _make_services(
     folder = make_folder(plan, data, trainer.accelerator)
     # They log the run under its name and settings, which are decided now.
     opened = [logger(folder, config.plain()) for logger in find_loggers(config.log_to)] if is_main else []
-    run_log = RunLog(folder / "events.jsonl" if is_main else None, progress.events, opened)
+    run_log = EventWriter(folder / "events.jsonl" if is_main else None, progress.events, opened)
     checkpoints = Checkpoints(folder, keep=config.keep_checkpoints)
     again = command("train", project=plan.project, resume=folder)
     # The arithmetic that MFU counts is that of learning all weights.

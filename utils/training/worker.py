@@ -18,7 +18,7 @@ from utils.callbacks import Progresses
 from utils.config import TrainConfig
 from utils.console import SAID, take_input, take_output
 from utils.errors import UserError, disk_errors
-from utils.jobs.json_lines import Replies
+from utils.jobs.replies import Replies
 from utils.jobs.stop import STOP_TIMEOUT_S
 from utils.project.paths import Project
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE

@@ -118,7 +118,7 @@ def _defaults(project: Project | None, base: Any) -> Updates:
 
 
 def _project(studio: Studio, project: Project, values: Values) -> Updates:
-    found = studio.jobs.jobs_of(project)
+    found = jobs.list(project, read=studio.read_job)
     runs = [job for job in found if job.kind == "train"]
     wanted = values["train.run"]
     chosen = _chosen(project, runs, wanted)
@@ -152,7 +152,9 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
 def _activity(studio: Studio, project: Project, found: list[Job]) -> Markup:
     own = next((job for job in found if job.alive), None)
     done = progress_of(own, studio.log_of(own.events)) if own else None
-    return activity(project, found, studio.jobs.running(studio.output), done, last_export_s(studio, project))
+    return activity(
+        project, found, jobs.running(studio.output, read=studio.read_job), done, last_export_s(studio, project)
+    )
 
 
 def last_export_s(studio: Studio, project: Project) -> float | None:
@@ -162,7 +164,7 @@ def last_export_s(studio: Studio, project: Project) -> float | None:
     took = {
         job.ended or 0.0: seconds
         for other in list_projects(studio.output)
-        for job in studio.jobs.jobs_of(other, kind="export")
+        for job in jobs.list(other, kind="export", read=studio.read_job)
         if job.state == "finished" and (seconds := _export_s(other, job)) is not None
     }
     return took[max(took)] if took else None
@@ -205,7 +207,7 @@ _NO_STEPS: Updates = {
 def _queue(studio: Studio, project: Project) -> Updates:
     """The queued runs; while a training has the machine, another one can be queued."""
     queued = read_queue(project)
-    is_busy = any(job.kind == "train" for job in studio.jobs.running(studio.output))
+    is_busy = any(job.kind == "train" for job in jobs.running(studio.output, read=studio.read_job))
     return queue_shown(queued) | {
         "train.queued": Change(choices=queue_choices(queued)),
         "train.enqueue": Change(visible=is_busy or any(not run.fault for run in queued)),
@@ -358,7 +360,8 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
 
 
 def _download(studio: Studio) -> Updates:
-    job = next(iter(studio.jobs.jobs_of(Project(name=NO_PROJECT, output=studio.output), kind="download")), None)
+    hidden = Project(name=NO_PROJECT, output=studio.output)
+    job = next(iter(jobs.list(hidden, kind="download", read=studio.read_job)), None)
     return {"system.download_progress": _progress(studio, job)}
 
 

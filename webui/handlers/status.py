@@ -5,6 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from utils import jobs
 from utils.dataset.edits.edit import FileState, state_of
 from utils.jobs import Job
 from utils.project.paths import Project
@@ -29,7 +30,7 @@ def status(studio: Studio, name: str) -> dict[str, Any]:
         "project": project.name,
         "language": project_language(project),
         "dataset": _dataset(project),
-        "jobs": [_job(studio, job) for job in studio.jobs.jobs_of(project)],
+        "jobs": [_job(studio, job) for job in jobs.list(project, read=studio.read_job)],
         "ready": str(project.ready) if (project.ready / "model.pth").is_file() else None,
     }
 

@@ -66,7 +66,7 @@ def _settings() -> dict[str, Block]:
                     elem_id=name.replace("_", "-"),
                     min_width=150,
                 )
-            for name in (*ADVANCED, *(GPU_ONLY if find_gpus().gpus else ())):
+            for name in (*ADVANCED, *(GPU_ONLY if find_gpus()[0] else ())):
                 parts[SET + name] = create_field(known[name], min_width=150)
         gr.Markdown(text.SETTINGS_FILE_HELP)
         with gr.Row():

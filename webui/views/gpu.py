@@ -64,7 +64,7 @@ def _no_gpu(reading: MachineSample, job: Job | None, memory: Event | None) -> Ma
     ]
     caption = text.MEMORY_USE.format(used=memory_size(used), total=memory_size(machine.total_bytes))
     return join(
-        message("hint", text.no_gpu(reading.survey.reason)),
+        message("hint", text.no_gpu(reading.gpu_reason)),
         bar(text.SYSTEM_MEMORY, pieces, caption),
         _of_run(memory) if job else None,
     )

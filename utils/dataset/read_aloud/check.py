@@ -21,7 +21,7 @@ from utils.dataset.quality.scorers import Scorers
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport, Span
 from utils.errors import UserError
-from utils.jobs.json_lines import Replies, Requests
+from utils.jobs.replies import Replies, Requests
 from utils.options import DATASET_RATE
 from utils.text.error_rate import disagreement, letters
 from utils.text.normalize import normalize

@@ -5,33 +5,15 @@ A new one is one file and a line of `LOGGERS`; its name is then a value of `log_
 
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from utils.errors import UserError
+from utils.runs.log import Logger
 
 LOGGERS = {"tensorboard": "TensorBoardLogger", "wandb": "WandbLogger"}
 """Modules here, each with its class."""
 SCALARS = ("step", "eval", "memory")
 """Events whose numbers are curves over the steps."""
-
-
-class Logger(Protocol):
-    """What a module here has to offer; its name is the class's."""
-
-    def __init__(self, run: Path, config: dict[str, Any]) -> None:
-        """Begin, or continue, the record of a run.
-
-        Args:
-            run: the run's folder.
-            config: its settings as plain values.
-        """
-
-    def event(self, kind: str, fields: dict[str, Any]) -> None:
-        """Show an event of the run's log."""
-
-    def close(self) -> None:
-        """Hand over what is held."""
 
 
 def find_loggers(log_to: str | None) -> list[type[Logger]]:
