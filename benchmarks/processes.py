@@ -46,10 +46,10 @@ def main(folder: Path) -> None:
     )
     with timed("encode", accelerator):
         load_data(plan.config, plan.project, plan.base, accelerator)
-    setup = set_up(plan)
+    _, trainer, loaders = set_up(plan)
     with timed("evaluate", accelerator):
-        losses = setup.trainer.evaluate(setup.loaders.evaluation)
-    setup.loaders.close()
+        losses = trainer.evaluate(loaders.evaluation)
+    loaders.close()
     sys.stdout.write(f"loss {accelerator.process_index}: {losses.total:.9f}\n")
 
 

@@ -184,20 +184,20 @@ def _train(settings: Settings) -> list[float]:
     )
     # One scorer for all, in float32; what trains hands it its weights.
     plan = plan_run(plain)
-    scorer = set_up(plan)
-    scored, trained = scorer.trainer.gpt, scorer.trainer.gpt
+    _, scorer, held_out = set_up(plan)
+    scored = trained = scorer.gpt
     if settings.cell == STOCK:
         steps = _stock(settings, plan.project, scored, plan.config.learning_rate or 0.0)
     else:
-        setup = set_up(plan_run(replace(plain, **ENGINES[settings.cell])))
-        for name, reason in setup.trainer.optimizations.switches.off.items():
+        _, trainer, loaders = set_up(plan_run(replace(plain, **ENGINES[settings.cell])))
+        for name, reason in trainer.optimizations.switches.off.items():
             print(f"{settings.cell}: {name} is off: {reason}", file=sys.stderr)
-        trained, steps = setup.trainer.gpt, _ours(setup.trainer, setup.loaders)
+        trained, steps = trainer.gpt, _ours(trainer, loaders)
 
     def evaluate() -> float:
         if trained is not scored:
             scored.load_state_dict(trained.state_dict())
-        return float(scorer.trainer.evaluate(scorer.loaders.evaluation).total)
+        return float(scorer.evaluate(held_out.evaluation).total)
 
     losses = [evaluate()]
     while len(losses) <= settings.steps // settings.every:

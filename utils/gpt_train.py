@@ -13,7 +13,7 @@ from utils.console import say
 from utils.errors import UserError, raise_problems
 from utils.runs.narration import Narration
 from utils.spellings import translate
-from utils.training.child import Interrupted, train_in_child
+from utils.training.child import train_in_child
 
 log = logging.getLogger(__name__)
 
@@ -176,23 +176,11 @@ def train_gpt(
 
         result = train(config, accept_license=accept_license, progress=reporting)
     else:
-        try:
-            result = train_in_child(config, accept_license=accept_license, progress=reporting)
-        except Interrupted as end:
-            _say_stopped(end.result)
-            raise KeyboardInterrupt from None
+        result = train_in_child(config, accept_license=accept_license, progress=reporting)
     if result["stop_signal"] is None:
         say(log, f"run folder: {result['exp_path']}")
     else:
-        _say_stopped(result)
+        say(log, f'stopped and saved; to continue, call train_gpt likewise with resume="{result["exp_path"]}"')
     if result["stop_signal"] == signal.SIGINT:
         raise KeyboardInterrupt
     return TrainedModel(**{name: result[name] for name in TrainedModel._fields})
-
-
-def _say_stopped(result: dict[str, Any] | None) -> None:
-    """How to resume a run that was stopped."""
-    if result is None:
-        say(log, 'stopped; to continue from the last checkpoint, if there is one, call train_gpt with resume="last"')
-    else:
-        say(log, f'stopped and saved; to continue, call train_gpt likewise with resume="{result["exp_path"]}"')

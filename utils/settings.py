@@ -58,13 +58,10 @@ class Config:
         Raises:
             UserError: naming all faults together.
         """
-        raise_problems(self._wrong_types() or self.problems(), where=where)
-        return self
-
-    def _wrong_types(self) -> list[str]:
-        """Values of another type than their field's, as a Python call or an edited file may give them."""
         assert dataclasses.is_dataclass(self)
-        return self.wrong_types({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        raise_problems(self.wrong_types(values) or self.problems(), where=where)
+        return self
 
     @classmethod
     def wrong_types(cls, values: Mapping[str, Any]) -> list[str]:

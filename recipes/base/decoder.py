@@ -80,7 +80,7 @@ class SpectralStack(nn.Module):
         for layer in self.inner:
             x = F.leaky_relu(layer(x), 0.2)
             features.append(x)
-        return Verdict(scores=self.last(x), features=features)
+        return self.last(x), features
 
 
 class SpectralDiscriminator(nn.Module):

@@ -16,7 +16,7 @@ from utils.bases.find import find_base
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.decoder_training import tune as module
-from utils.decoder_training.tune import HIFIGAN_STEPS, ClipFidelity, TunedDecoder, tune_decoder
+from utils.decoder_training.tune import HIFIGAN_STEPS, TunedDecoder, tune_decoder
 from utils.errors import UserError
 from utils.inference.batch import SpeechBatch
 from utils.inference.engine import Synthesizer
@@ -61,7 +61,7 @@ def _export(project: Project, base: Base, run: Path, **asked) -> tuple[State, di
         (run / REFERENCE_FILE).write_bytes(reference.read_bytes())
     settings = TrainConfig(project=project.name, output=project.output, language="en")
     gpt, decoder = part(base.state(), GPT_PREFIX), part(base.state(), DECODER_PREFIX)
-    return own_decoder(run, base, gpt, decoder, project, settings, _asked(**asked), _ignored)
+    return own_decoder(run, base, gpt, decoder, project, settings, _asked(**asked), lambda phase, done, total: None)
 
 
 @pytest.fixture
@@ -134,11 +134,11 @@ def test_a_fitted_trunk_goes_part_of_the_way_and_the_rest_stays(starter) -> None
 
 
 def test_nearer_spectra_of_a_stranger_are_no_gain() -> None:
-    fidelity = ClipFidelity(mel_distance=1.0, similarity=0.7)
+    fidelity = {"mel_distance": 1.0, "similarity": 0.7}
     facts = {"part": "", "weights": {}, "steps": 1, "before": fidelity}
-    assert TunedDecoder(after=ClipFidelity(mel_distance=0.9, similarity=0.66), **facts).is_better
-    assert not TunedDecoder(after=ClipFidelity(mel_distance=0.9, similarity=0.64), **facts).is_better
-    assert not TunedDecoder(after=ClipFidelity(mel_distance=1.0, similarity=0.9), **facts).is_better
+    assert TunedDecoder(after={"mel_distance": 0.9, "similarity": 0.66}, **facts).is_better
+    assert not TunedDecoder(after={"mel_distance": 0.9, "similarity": 0.64}, **facts).is_better
+    assert not TunedDecoder(after={"mel_distance": 1.0, "similarity": 0.9}, **facts).is_better
 
 
 def test_without_its_clips_the_decoder_stays_as_it_is_and_says_so(starter, project, tmp_path, quick) -> None:
@@ -262,7 +262,7 @@ def test_on_a_gpu_the_fit_has_the_memory_for_itself(project, tmp_path, monkeypat
     def train_nothing(*_: object, **__: object) -> None:
         assert moved and not synthesizers() - before
 
-    before, same = synthesizers(), ClipFidelity(mel_distance=1.0, similarity=1.0)
+    before, same = synthesizers(), {"mel_distance": 1.0, "similarity": 1.0}
     monkeypatch.setattr(module, "clip_fidelity", lambda decoder, clips: same)
     monkeypatch.setattr("utils.inference.own_decoder.fit_steps", lambda base, config: 1)
     monkeypatch.setattr(module, "train_decoder", train_nothing)

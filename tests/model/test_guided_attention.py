@@ -1,14 +1,17 @@
 """The guided attention loss is what its formula says, the same in every layout, and it teaches."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from tests.model.test_gpt_parity import SHAPE
 from utils.model.gpt import ForwardOptions, XttsGpt
-from utils.model.guided_attention import Guide, reading_loss
+from utils.model.guided_attention import reading_loss
 from utils.model.packing import NUM_LATENTS, pack
 from utils.training.data.clip_list import TrainingClip
 
@@ -43,13 +46,18 @@ def by_hand(q: torch.Tensor, k: torch.Tensor, first: int, wanted: list[float], *
     return total
 
 
+def reading_batch(reading: Tensor, longest: int) -> Any:
+    """What the loss reads of a batch: one clip whose codes begin after 20 positions."""
+    return SimpleNamespace(reading_starts=torch.tensor([[0, 20]]), reading=reading, longest_clip=longest)
+
+
 @pytest.mark.parametrize("ahead", [False, True])
 def test_loss_is_the_attention_that_misses_the_text_that_is_read(ahead: bool) -> None:
     torch.manual_seed(0)
     q, k = torch.randn(1, 4, 30, 8), torch.randn(1, 4, 30, 8)
     wanted = [3.0, UNKNOWN, 4.5, 6.0]
-    guide = Guide(torch.tensor([[0, 20]]), torch.tensor([[*wanted, UNKNOWN]]), 30)
-    assert reading_loss(q, k, guide, ahead=ahead).item() == pytest.approx(
+    batch = reading_batch(torch.tensor([[*wanted, UNKNOWN]]), 30)
+    assert reading_loss(q, k, batch, ahead=ahead).item() == pytest.approx(
         by_hand(q, k, 20, wanted, ahead=ahead), rel=1e-5
     )
 
@@ -57,7 +65,7 @@ def test_loss_is_the_attention_that_misses_the_text_that_is_read(ahead: bool) ->
 def test_attention_at_the_right_place_loses_nothing() -> None:
     q, k = torch.zeros(1, 1, 40, 8), torch.zeros(1, 1, 40, 8)
     q[..., 20:, 0], k[0, 0, 5, 0] = 30.0, 30.0
-    near, far = (Guide(torch.tensor([[0, 20]]), torch.full((1, 8), place), 40) for place in (5.0, 12.0))
+    near, far = (reading_batch(torch.full((1, 8), place), 40) for place in (5.0, 12.0))
     assert reading_loss(q, k, near, ahead=True).item() == pytest.approx(0, abs=1e-3)
     assert reading_loss(q, k, far, ahead=True).item() > 8 * 100
 

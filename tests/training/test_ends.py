@@ -97,11 +97,11 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full, self.once, real = False, False, state_module.write_weights
 
-        def write(path, tensors):
+        def write(path, state):
             if self.full:
                 self.full = not self.once
                 raise OSError(errno.ENOSPC, "No space left on device", str(path))
-            return real(path, tensors)
+            return real(path, state)
 
         monkeypatch.setattr(state_module, "write_weights", write)
 

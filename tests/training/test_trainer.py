@@ -1,5 +1,6 @@
 """One optimizer step: accumulation equals a large batch, precision changes little, clipping clips."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from utils.bases.loading import load_gpt
 from utils.config import Device
 from utils.model.gpt import ForwardOptions, unwatched
 from utils.model.mel import conditioning_mel
+from utils.options import LrSchedule
 from utils.project.paths import Project
-from utils.training.data.batches import ClipDataset, Collate, make_loader
+from utils.training.data.batches import ClipDataset, collate, make_loader
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import load_data
 from utils.training.plan import settle
-from utils.training.switches.optim import make_accelerator, make_optimizer, make_schedule
+from utils.training.switches.optim import make_accelerator, make_optimizer
 from utils.training.trainer import Trainer
 from utils.training_optimizations import TrainingOptimizer
 
@@ -48,7 +50,8 @@ def make_trainer(
     return Trainer(
         gpt=gpt,
         optimizer=optimizer,
-        schedule=make_schedule(optimizer, "constant", warmup_steps=0, total_steps=10),
+        learning_rate=1e-3,
+        schedule=LrSchedule("constant", warmup_steps=0, total_steps=10),
         mel=conditioning_mel(base.mel_stats()).to(device),
         accelerator=make_accelerator(device),
         precision=precision,
@@ -61,8 +64,8 @@ def make_trainer(
 def batches_of(clips, size: int) -> list:
     dataset = ClipDataset(clips, seed=1, training=True, crop=find_base("tiny").defaults.crop)
     places = list(EpochBatches([1] * len(clips), size, seed=None).epoch(0))
-    collate = Collate(find_base("tiny").gpt_shape(), mask_conditioning=True)
-    return list(make_loader(dataset, places, collate, num_workers=0))
+    join = partial(collate, shape=find_base("tiny").gpt_shape(), mask_conditioning=True)
+    return list(make_loader(dataset, places, join, num_workers=0))
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "full"])

@@ -2,19 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
 
 FLOOR = 0.02
 
 
-class Stateful(Protocol):
-    """A module or an optimizer."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
+Stateful = torch.nn.Module | torch.optim.Optimizer
 
 
 def learning_rate_share(step: int, *, steps: int, warmup_steps: int) -> float:

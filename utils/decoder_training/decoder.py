@@ -116,6 +116,8 @@ class _Trainer:
     def __init__(self, decoder: HifiDecoder, settings: DecoderTraining, critic: Callable[[], nn.Module] | None) -> None:
         self.decoder, self.settings = decoder, settings
         self.generator: Any = decoder.waveform_decoder
+        self.trunk_steps = settings.trunk_steps if hasattr(self.generator, "trunk") else 0
+        """Steps before sound is made; none where there is no trunk to teach."""
         self.spectral = SpectralLoss(OUTPUT_RATE).to(decoder.device)
         self.optimizer = torch.optim.AdamW(self.generator.parameters(), betas=(0.8, 0.99))
         self.parts: dict[str, Stateful] = {"generator": self.generator, "optimizer": self.optimizer}
@@ -130,16 +132,16 @@ class _Trainer:
             # The names in saved states.
             self.parts |= {"discriminator": self.discriminator, "judge_optimizer": self.discriminator_optimizer}
 
-    @property
-    def trunk_steps(self) -> int:
-        """Steps before sound is made; none where there is no trunk to teach."""
-        return self.settings.trunk_steps if hasattr(self.generator, "trunk") else 0
-
     def step(self, step: int, latents: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
         """One optimizer step, of the discriminator too when it is its time; returns the losses by name."""
         settings, frames = self.settings, frames_of(self.decoder, latents)
         if step < self.trunk_steps:
-            return self._trunk_step(step, frames, speakers, sound)
+            # Of the trunk alone.
+            self._set_learning_rate(step, self.trunk_steps)
+            _, losses = self._outline(frames, speakers, sound)
+            total = torch.stack(list(losses.values())).sum()
+            _descend(self.optimizer, total, self.generator, settings.grad_clip_norm)
+            return {name: loss.item() for name, loss in losses.items()}
         step -= self.trunk_steps
         self._set_learning_rate(step, settings.steps)
         with self._narrow():
@@ -162,13 +164,6 @@ class _Trainer:
 
     def _narrow(self) -> torch.autocast:
         return torch.autocast(self.decoder.device.type, torch.bfloat16, enabled=self.settings.bf16)
-
-    def _trunk_step(self, step: int, frames: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
-        """One step of the trunk alone."""
-        self._set_learning_rate(step, self.trunk_steps)
-        _, losses = self._outline(frames, speakers, sound)
-        _descend(self.optimizer, torch.stack(list(losses.values())).sum(), self.generator, self.settings.grad_clip_norm)
-        return {name: loss.item() for name, loss in losses.items()}
 
     def _set_learning_rate(self, step: int, steps: int) -> None:
         share = learning_rate_share(step, steps=steps, warmup_steps=self.settings.warmup_steps)

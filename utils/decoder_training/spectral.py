@@ -3,8 +3,6 @@
 Shapes: B sounds, N samples, R resolutions, K frequency bins, F frames.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 import torchaudio
@@ -14,6 +12,10 @@ from TTS.vocoder.models.hifigan_discriminator import HifiganDiscriminator
 RESOLUTIONS = ((512, 120, 480), (1024, 240, 960), (2048, 480, 1920))
 """FFT size, hop and window in samples (Yamamoto et al. 2020, Parallel WaveGAN, adapted to 24 kHz)."""
 FLOOR = 1e-5
+
+Verdict = tuple[Tensor, list[Tensor]]
+"""What one discriminator says of a batch of sounds: scores, high where it sounds real, [B, 1, K', F']; and outputs of
+the inner layers."""
 
 
 class SpectralLoss(nn.Module):
@@ -53,16 +55,6 @@ class SpectralLoss(nn.Module):
         }
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What one discriminator says of a batch of sounds."""
-
-    scores: Tensor
-    """High where it sounds real, [B, 1, K', F']."""
-    features: list[Tensor]
-    """Outputs of the inner layers."""
-
-
 def spectrum(sound: Tensor, resolution: tuple[int, int, int]) -> Tensor:
     """Magnitudes of sounds [B, 1, N], at least FLOOR: [B, K, F]."""
     fft_size, hop, window = resolution
@@ -81,7 +73,7 @@ def discriminator_loss(discriminator: nn.Module, made: Tensor, real: Tensor) -> 
         made, real: such sounds.
     """
     pairs = zip(discriminator(made), discriminator(real), strict=True)
-    return torch.stack([(1 - r.scores).square().mean() + m.scores.square().mean() for m, r in pairs]).mean()
+    return torch.stack([(1 - r).square().mean() + m.square().mean() for (m, _), (r, _) in pairs]).mean()
 
 
 def generator_losses(discriminator: nn.Module, made: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,8 +81,8 @@ def generator_losses(discriminator: nn.Module, made: Tensor, real: Tensor) -> tu
     ours = discriminator(made)
     with torch.no_grad():
         theirs = discriminator(real)
-    verdict = torch.stack([(1 - one.scores).square().mean() for one in ours]).mean()
-    pairs = [pair for m, r in zip(ours, theirs, strict=True) for pair in zip(m.features, r.features, strict=True)]
+    verdict = torch.stack([(1 - scores).square().mean() for scores, _ in ours]).mean()
+    pairs = [pair for (_, m), (_, r) in zip(ours, theirs, strict=True) for pair in zip(m, r, strict=True)]
     return verdict, torch.stack([F.l1_loss(m, r) for m, r in pairs]).mean()
 
 
@@ -110,4 +102,4 @@ class HifiganCritic(nn.Module):
         """One verdict for each discriminator, of sounds [B, 1, N]."""
         scores, features = self.inner(sound)
         # The last feature is the score itself.
-        return [Verdict(scores=own, features=list(inner[:-1])) for own, inner in zip(scores, features, strict=True)]
+        return [(own, list(inner[:-1])) for own, inner in zip(scores, features, strict=True)]

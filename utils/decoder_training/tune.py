@@ -102,14 +102,9 @@ HIFIGAN_STEPS = 1000
 """Where neither the user nor the base says how many."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClipFidelity:
-    """How close a decoder comes to held-out clips, given their true codes."""
-
-    mel_distance: float
-    """Mean absolute difference of log-mels of speech and recording."""
-    similarity: float
-    """Mean cosine between the speaker embeddings of speech and recording."""
+Fidelity = dict[str, float]
+"""How close a decoder comes to held-out clips, given their true codes: `mel_distance`, the mean absolute difference of
+log-mels of speech and recording; `similarity`, the mean cosine between their speaker embeddings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,28 +115,26 @@ class TunedDecoder:
     """Names of `weights` begin with it; they replace all that do in the base's decoder."""
     weights: State
     """The base's own when the fitted ones are no better."""
-    before: ClipFidelity
-    after: ClipFidelity
+    before: Fidelity
+    after: Fidelity
     steps: int
     ended_early: bool = False
     """The first steps helped so little that the others were not taken."""
 
     @property
     def is_better(self) -> bool:
-        is_nearer = not self.ended_early and self.after.mel_distance < self.before.mel_distance
-        return is_nearer and self.after.similarity >= self.before.similarity - LEAST_SIMILARITY_LOST
+        is_nearer = not self.ended_early and self.after["mel_distance"] < self.before["mel_distance"]
+        return is_nearer and self.after["similarity"] >= self.before["similarity"] - LEAST_SIMILARITY_LOST
 
     @property
     def facts(self) -> dict[str, Any]:
         """For about.json."""
         too_little = f"after {self.steps} steps the fitted one was less than {TRIAL_GAIN:.0%} nearer to the recordings"
         why = too_little if self.ended_early else "the fitted one was no better"
+        times = {"before": self.before, "after": self.after}
         return {
             "steps": self.steps,
-            "mel_distance_before": round(self.before.mel_distance, 4),
-            "mel_distance_after": round(self.after.mel_distance, 4),
-            "similarity_before": round(self.before.similarity, 4),
-            "similarity_after": round(self.after.similarity, 4),
+            **{f"{name}_{when}": round(found[name], 4) for name in self.before for when, found in times.items()},
             "kept": "the fitted one" if self.is_better else f"the base's own: {why}",
         }
 
@@ -195,18 +188,21 @@ def tune_decoder(
         # The GPT has said all it knows: on a GPU its memory is the decoder's from here on.
         gpt.cpu()
         own, before = _weights(decoder, method), clip_fidelity(decoder, asked)
-
-        def report(step: int, losses: dict[str, float]) -> None:
-            progress("fitting the decoder", step, steps)
-
-        critic = None if method is TRUNK else HifiganCritic
-        train = partial(train_decoder, decoder, learns, settings=settings, folder=folder, critic=critic, on_log=report)
+        train = partial(
+            train_decoder,
+            decoder,
+            learns,
+            settings=settings,
+            folder=folder,
+            critic=None if method is TRUNK else HifiganCritic,
+            on_log=lambda step, losses: progress("fitting the decoder", step, steps),
+        )
         ended_early = False
         # A decoder of stock's kind still warms up then, and learns only where the user asks for it.
         if method is TRUNK and steps > TRIAL_STEPS:
             train(last=TRIAL_STEPS)
             after = clip_fidelity(decoder, asked)
-            ended_early = after.mel_distance > (1 - TRIAL_GAIN) * before.mel_distance
+            ended_early = after["mel_distance"] > (1 - TRIAL_GAIN) * before["mel_distance"]
         if not ended_early:
             train()
             if method is TRUNK:
@@ -238,7 +234,7 @@ def _blend(decoder: HifiDecoder, own: State) -> None:
 
 
 @torch.no_grad()
-def clip_fidelity(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> ClipFidelity:
+def clip_fidelity(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> Fidelity:
     """Compare whole clips with what the decoder makes of their latents."""
     spectral = SpectralLoss(OUTPUT_RATE).to(decoder.device)
     distances, cosines = [], []
@@ -259,7 +255,7 @@ def clip_fidelity(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> ClipFid
             for sound in sounds
         ]
         cosines.append(float(voices[0] @ voices[1]))
-    return ClipFidelity(mel_distance=float(np.mean(distances)), similarity=float(np.mean(cosines)))
+    return {"mel_distance": float(np.mean(distances)), "similarity": float(np.mean(cosines))}
 
 
 def _settings(method: Method, steps: int, device: torch.device) -> DecoderTraining:

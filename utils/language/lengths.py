@@ -14,6 +14,7 @@ from utils.bases.base import Base
 from utils.callbacks import ProgressFn
 from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.errors import UserError
+from utils.model.packing import round_up
 from utils.options import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.text.tokenizer import Tokenizer
 from utils.training.data.clip_list import tokens_of
@@ -102,11 +103,6 @@ def measure_lengths(
 def percentile(lengths: NDArray[np.int64] | NDArray[np.float64], percent: float) -> float:
     """The length that this share of clips does not exceed; always one that occurs, rather than a value between two."""
     return float(np.percentile(lengths, percent, method="higher"))
-
-
-def round_up(value: int, multiple: int) -> int:
-    """The next multiple, or the value itself when it is one."""
-    return -(-value // multiple) * multiple
 
 
 def _measured(

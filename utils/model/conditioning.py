@@ -7,7 +7,6 @@ to choice.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,12 +31,6 @@ def norm_groups(channels: int) -> int:
         groups //= 2
     assert groups > 2, f"{channels} channels cannot be normalized in groups"
     return groups
-
-
-def plain(block: nn.Module, *inputs: Any) -> Tensor:
-    """The block's output, and nothing else."""
-    out: Tensor = block(*inputs)
-    return out
 
 
 class EncoderBlock(nn.Module):
@@ -74,7 +67,7 @@ class ConditioningEncoder(nn.Module):
         self.init = nn.Conv1d(NUM_MELS, width, 1)
         self.attn = nn.ModuleList(EncoderBlock(width, heads) for _ in range(ENCODER_BLOCKS))
 
-    def forward(self, mel: Tensor, kernel: Callable[..., Tensor], run: Run = plain) -> Tensor:
+    def forward(self, mel: Tensor, kernel: Callable[..., Tensor], run: Run) -> Tensor:
         """[B, 80, F] -> [B, D, F]; `run` calls each block."""
         x = self.init(mel)
         for block in self.attn:

@@ -25,7 +25,7 @@ from utils.model.attention import (
 )
 from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
 from utils.model.flash_attn import Kernel
-from utils.model.guided_attention import Guide, guided_blocks, reading_loss
+from utils.model.guided_attention import guided_blocks, reading_loss
 from utils.model.matrix_attention import plan_groups
 from utils.model.packing import IGNORED, PackedBatch
 from utils.model.shapes import GptShape
@@ -246,18 +246,18 @@ class XttsGpt(nn.Module):
             if number not in guided:
                 x = run(self._counted_block, block, x, attend, dropout)
                 continue
-            x, missed = run(self._guided_block, block, x, attend, dropout, batch.guide, guided[number])
+            x, missed = run(self._guided_block, block, x, attend, dropout, batch, guided[number])
             reading = reading + missed * (self.options.reading_weight / len(guided))
         return self.gpt.ln_f(x), reading
 
     def _guided_block(
-        self, block: nn.Module, x: Tensor, attend: Attend, dropout: float, guide: Guide, ahead: bool
+        self, block: nn.Module, x: Tensor, attend: Attend, dropout: float, batch: PackedBatch, ahead: bool
     ) -> tuple[Tensor, Tensor]:
         """One block, and how far its guided head's attention is from the text that is read."""
         missed = []
 
         def watched(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            missed.append(reading_loss(q, k, guide, ahead=ahead))
+            missed.append(reading_loss(q, k, batch, ahead=ahead))
             return attend(q, k, v)
 
         return self._counted_block(block, x, watched, dropout), missed[0]

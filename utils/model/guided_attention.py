@@ -10,10 +10,10 @@ Source of the idea: guided attention (Tachibana, Uenoyama and Aihara 2017), here
 diagonal.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
+
+from utils.model.packing import PackedBatch
 
 WINDOW = 2.0
 """Tokens around the right one that count as right: times within a word are interpolated, and so not exact."""
@@ -23,37 +23,26 @@ HEAD = -1
 """Which head of a guided block learns it."""
 
 
-class Guide(NamedTuple):
-    """Where in their texts the clips of a batch are; empty where nothing is known."""
-
-    starts: Tensor
-    """Place of each clip's first position, counted over all rows, and of its first code within the clip; [B, 2]."""
-    indices: Tensor
-    """Position within the clip that is read while each code is spoken, NaN where unknown; float32, [B, Q]."""
-    num_positions: int
-    """K."""
-
-
 def guided_blocks(num_blocks: int) -> dict[int, bool]:
     """The blocks with a guided head, and whether it looks ahead to the next code."""
     ahead = {num_blocks * sixth // 6: sixth > 2 for sixth in (1, 2, 3, 4)}
     return dict(sorted(ahead.items()))
 
 
-def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
+def reading_loss(q: Tensor, k: Tensor, batch: PackedBatch, *, ahead: bool) -> Tensor:
     """Sum over codes of -log of the attention that the guided head pays to the right part of the text, float32.
 
     Args:
         q, k: of one block, [R, H, T, C].
-        guide: of the batch.
+        batch: which says where in their texts its clips are.
         ahead: whether a position is to find the code after it, or the one it holds.
     """
-    starts, first = guide.starts[:, :1], guide.starts[:, 1:]
-    wanted = guide.indices
+    starts, first = batch.reading_starts.split(1, dim=1)
+    wanted = batch.reading
     if not ahead:
         # A position that holds a code looks for that code's text: the indices move one position further on.
         wanted = torch.cat([torch.full_like(wanted[:, :1], float("nan")), wanted[:, :-1]], dim=1)
-    keys = torch.arange(guide.num_positions, device=q.device)[None]
+    keys = torch.arange(batch.longest_clip, device=q.device)[None]
     # The start code stands before the first code and predicts it.
     queries = first + torch.arange(wanted.size(1), device=q.device)
     scores = torch.bmm(_gather(q, starts + queries), _gather(k, starts + keys).transpose(1, 2)).float()
@@ -61,8 +50,8 @@ def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
     middle = wanted.nan_to_num()[:, :, None]
     # Only the few keys of the window: an exponential that underflows takes ten times as long as another one.
     right = (middle - WINDOW).ceil() + torch.arange(2 * WINDOW + 1, device=q.device)
-    inside = (right <= middle + WINDOW) & (right >= 0) & (right < guide.num_positions)
-    found = scores.log_softmax(-1).gather(2, right.clamp(0, guide.num_positions - 1).long())
+    inside = (right <= middle + WINDOW) & (right >= 0) & (right < batch.longest_clip)
+    found = scores.log_softmax(-1).gather(2, right.clamp(0, batch.longest_clip - 1).long())
     missed = -found.masked_fill(~inside, HIDDEN).logsumexp(-1)
     return torch.where(wanted.isnan(), 0.0, missed).sum()
 

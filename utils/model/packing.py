@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from utils.model.guided_attention import Guide
 from utils.model.shapes import NUM_LATENTS, GptShape
 
 IGNORED = -1
@@ -44,11 +43,6 @@ class StaticShape(NamedTuple):
     """Positions of the longest clip."""
     total: int = 0
     """Positions of a packed row."""
-
-    @property
-    def num_parts(self) -> int:
-        """Clips and pieces of padding of a packed row: enough pieces that none is longer than a clip."""
-        return self.clips + -(-self.total // self.longest) if self.total else 0
 
 
 NO_STATIC_SHAPE = StaticShape()
@@ -88,19 +82,9 @@ class PackedBatch:
     """Positions that the longest clip has or may have, rounded up."""
 
     @property
-    def guide(self) -> Guide:
-        """What is known about where in their texts the clips are."""
-        return Guide(self.reading_starts, self.reading, self.longest_clip)
-
-    @property
     def max_seqlen(self) -> int:
         """Positions of a packed row's longest part, rounded up: few different numbers keep compiled code few."""
         return round_up(max(*self.lengths, self.longest_clip), 128)
-
-    @property
-    def useful_share(self) -> float:
-        """Positions that belong to clips, as a share of those computed."""
-        return self.num_positions / self.gather_indices.numel()
 
     def to(self, device: torch.device, *, non_blocking: bool = True) -> Self:
         """The same batch on a device."""
@@ -249,8 +233,10 @@ def _lengths(parts: list[tuple[int, int]], total: int, static_shape: StaticShape
     Attention costs the square of a part's length: much padding is cut into as many pieces that batches of one
     shape have equally many parts.
     """
-    clips = [NUM_LATENTS + sum(part) for part in parts]
-    pieces = max(static_shape.num_parts - len(clips), 1)
+    clips, pieces = [NUM_LATENTS + sum(part) for part in parts], 1
+    if static_shape.total:
+        # Enough pieces that none is longer than a clip.
+        pieces = max(static_shape.clips + -(-static_shape.total // static_shape.longest) - len(clips), 1)
     size, more = divmod(total - sum(clips), pieces)
     return (*clips, *(size + (piece < more) for piece in range(pieces)))
 

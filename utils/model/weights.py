@@ -73,8 +73,9 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise UserError(
-            what=f"the weights cannot be read: {_first_line(error)}",
+            what=f"the weights cannot be read: {reason}",
             where=str(path),
             fix="the file is missing, damaged, or holds code instead of weights: download or make it again",
         ) from error
@@ -215,7 +216,3 @@ def _tensors(content: object, path: Path) -> State:
     if not isinstance(inner, dict):
         raise ValueError(f"holds a {type(inner).__name__} instead of named tensors")
     return {name: value for name, value in inner.items() if isinstance(value, Tensor)}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

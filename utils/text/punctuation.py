@@ -23,6 +23,14 @@ _MARKS = {
     # Quotes, and the sign of Hebrew acronyms, are not spoken.
     **dict.fromkeys('"“”„‟«»‹›「」『』《》〈〉״՛', ""),
 }
+INSTEAD = {
+    **dict.fromkeys("“”„‟«»＂″", '"'),
+    **dict.fromkeys("‘’‚‛`´ʼʹ′", "'"),
+    **dict.fromkeys("–—―−‐‑‒", "-"),
+    **{"…": "...", "•": ",", "·": ",", "／": "/", "_": " ", "|": ","},
+    **{"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i"},
+}
+"""What people mean by characters that Unicode does not take apart."""
 _ASCII = str.maketrans(_MARKS)
 _GREEK = str.maketrans({";": "?", "·": ",", "\u037e": "?", "\u0387": ","})
 """Greek asks with a semicolon, and pauses at a raised dot."""

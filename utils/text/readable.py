@@ -6,8 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from utils.text.punctuation import plain_punctuation
-from utils.text.unknown import INSTEAD
+from utils.text.punctuation import INSTEAD, plain_punctuation
 
 _MARKUP = (
     (re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE), " "),

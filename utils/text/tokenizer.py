@@ -14,8 +14,8 @@ from utils.project.advice import extend_command
 from utils.text.amharic.sounds import to_latin_text
 from utils.text.languages import AMHARIC, code_of_token, language_token, plain_code, require_packages
 from utils.text.normalize import normalize
+from utils.text.punctuation import INSTEAD
 from utils.text.readable import Readable, readable, without_markup
-from utils.text.unknown import INSTEAD
 
 if TYPE_CHECKING:
     from utils.project.paths import Project

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from utils.options import STARTER
 from utils.project.advice import CODE, extend_command
-
-INSTEAD = {
-    **dict.fromkeys("“”„‟«»＂″", '"'),
-    **dict.fromkeys("‘’‚‛`´ʼʹ′", "'"),
-    **dict.fromkeys("–—―−‐‑‒", "-"),
-    **{"…": "...", "•": ",", "·": ",", "／": "/", "_": " ", "|": ","},
-    **{"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i"},
-}
-"""What people mean by characters that Unicode does not take apart."""
+from utils.text.punctuation import INSTEAD
 
 
 @dataclass(frozen=True)

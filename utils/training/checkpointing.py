@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 import torch
@@ -23,7 +23,7 @@ from utils.training.data.loaders import Loaders
 from utils.training.plan import BOUND, Resumed, RunPlan, portable
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleWorker
-from utils.training.switches.optim import extend_schedule, optimizer_tensors
+from utils.training.switches.optim import optimizer_tensors
 from utils.training.trainer import Trainer
 
 
@@ -73,11 +73,6 @@ class Services:
     stop: StopRequest = field(default_factory=StopRequest)
     begun: float = field(default_factory=time.monotonic)
     """When this process began to train, on a clock that only runs forward."""
-
-    @property
-    def num_epochs(self) -> int:
-        assert self.plan.config.num_epochs
-        return self.plan.config.num_epochs
 
     @property
     def is_writer(self) -> bool:
@@ -260,7 +255,8 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
         state.batches_done, state.losses = 0, []
     if not resumed.is_best:
         services.saver.saved_step = trainer.num_steps
-    extend_schedule(trainer.schedule, total_steps=services.total_steps(state))
+    trainer.schedule = replace(trainer.schedule, total_steps=services.total_steps(state))
+    trainer.set_rate()
     if resumed.changed:
         changes = ", ".join(f"{name} {now} (was {then})" for name, (then, now) in resumed.changed.items())
         notes.append(f"resumed with other settings: {changes}")

@@ -6,6 +6,7 @@ prompts and notebooks can start it.
 """
 
 import logging
+import signal
 import sys
 from contextlib import suppress
 
@@ -20,14 +21,7 @@ log = logging.getLogger(__name__)
 
 LAST_WORDS = ("result", "user_error", "error", "interrupted")
 """Kinds of messages after which none follows."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C was pressed and the child has ended; `result` is what it had saved by then, if anything."""
-
-    def __init__(self, result: Message | None) -> None:
-        super().__init__()
-        self.result = result
+UNSAVED = 'stopped; to continue from the last checkpoint, if there is one, call train_gpt with resume="last"'
 
 
 def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progresses) -> Message:
@@ -42,11 +36,11 @@ def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progr
         progress: who is informed, from the thread that waits.
 
     Returns:
-        As `utils.training.worker.train`.
+        As `utils.training.worker.train`; `stop_signal` is SIGINT where Ctrl-C was pressed and the child had saved.
 
     Raises:
         UserError: what the child found wrong with settings, base, data or disk; or it ended without a word.
-        Interrupted: Ctrl-C was pressed.
+        KeyboardInterrupt: Ctrl-C was pressed, and what the child had saved by then is not known.
         RuntimeError: another fault of the child, with its traceback.
     """
     command = [sys.executable, "-m", "utils.training.worker"]
@@ -65,15 +59,18 @@ def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progr
                 break
             except KeyboardInterrupt:
                 if is_stopping:
-                    raise Interrupted(None) from None
+                    say(log, UNSAVED)
+                    raise
                 is_stopping = True
                 child.close_input()
                 say(log, "stopping: this step is finished and saved; press Ctrl-C once more to end without saving")
     end = child.last
-    if is_stopping and (end is None or end["kind"] in ("interrupted", "result")):
-        raise Interrupted(end if end and end["kind"] == "result" else None)
+    if is_stopping and (end is None or end["kind"] == "interrupted"):
+        say(log, UNSAVED)
+        raise KeyboardInterrupt
     assert child.returncode is not None, "it has ended"
-    return _result(end, child.returncode)
+    result = _result(end, child.returncode)
+    return result | {"stop_signal": signal.SIGINT} if is_stopping else result
 
 
 def _pass_on(message: Message, progress: Progresses) -> None:

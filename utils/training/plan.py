@@ -19,7 +19,6 @@ from utils.training.data.base import KeptLanguage, kept_languages, language_base
 from utils.training.data.clip_list import limit_problems
 
 logger = logging.getLogger(__name__)
-CODE_UNIT = "a code is 1024 samples or 4 mel frames"
 OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_length", "conditioning")
 """Settings that belong to the base when the user gives none."""
 OWN = ("project", "output", "resume", "allow_changes")
@@ -164,7 +163,8 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
         raise_problems([problem], where="training settings")
     if asked == longest:
         return settled
-    logger.warning("max_mel_length %d is reduced to %d codes, the longest clip; %s", asked, longest, CODE_UNIT)
+    unit = "a code is 1024 samples or 4 mel frames"
+    logger.warning("max_mel_length %d is reduced to %d codes, the longest clip; %s", asked, longest, unit)
     return replace(settled, max_mel_length=longest)
 
 

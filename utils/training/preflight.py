@@ -116,8 +116,8 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     device = settle_device(config.device)[0]
     accumulation = config.grad_accumulation
     with hold("preflight", device=device, output=config.output, folder=plan.project.folder):
-        setup = set_up(plan)
-        trainer, optimizations, loaders = setup.trainer, setup.trainer.optimizations, setup.loaders
+        _, trainer, loaders = set_up(plan)
+        optimizations = trainer.optimizations
         if device == "cuda":
             # Before the warm-up: it takes the largest batch, where memory is at its peak.
             torch.cuda.reset_peak_memory_stats()

@@ -73,16 +73,13 @@ class SampleWorker:
         self._audio_s = self._took_s = 0.0
         """Of the sentence that is being spoken."""
         self._num_failures = 0
-        self._wanted: int | None = None
+        self.wanted: int | None = None
+        """Step whose checkpoint is spoken once it is written."""
 
     def request_base(self, base: Path) -> None:
         """Have the sentences spoken with the weights of the base in this folder, unless they lie there already."""
         if not (self._folder.parent / sample_file(0, 1)).is_file():
             self.request(0, base)
-
-    def want(self, step: int) -> None:
-        """Have the checkpoint of this step spoken once it is written."""
-        self._wanted = step
 
     def request(self, step: int, checkpoint: Path) -> None:
         """Have the sentences spoken with a checkpoint's weights, as soon as the worker is free.
@@ -105,8 +102,8 @@ class SampleWorker:
             saved: checkpoints written since the last call.
         """
         for folder in saved:
-            if self._wanted is not None and folder.name.endswith(f"-{self._wanted:08d}"):
-                step, self._wanted = self._wanted, None
+            if self.wanted is not None and folder.name.endswith(f"-{self.wanted:08d}"):
+                step, self.wanted = self.wanted, None
                 self.request(step, folder)
         self._take_answers()
         if self._process is not None and (status := self._process.returncode) is not None:

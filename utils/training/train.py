@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from accelerate.utils import gather_object
@@ -139,17 +139,17 @@ def fine_tune(
     with hold("train", device=device, output=project.output, folder=project.folder, local_rank=local_rank()):
         # 3. Load the clips and the model, then make the run's folder.
         with memory_errors("loading the model", device):
-            setup = set_up(plan, progress.data)
-        services = _make_services(plan, *setup, progress)
+            data, trainer, loaders = set_up(plan, progress.data)
+        services = _make_services(plan, data, trainer, loaders, progress)
         # Signals count to the very end: waiting for the last sample can be cut short.
         with services.stop:
             with _failure_logged(services):
-                with closing(setup.loaders):
+                with closing(loaders):
                     # 4. Start, or go back to where a checkpoint was written.
                     state = _begin(services)
                     # 5. Train: step, log, evaluate, save, stop.
                     ended = fit(state, services)
-                    setup.trainer.accelerator.wait_for_everyone()
+                    trainer.accelerator.wait_for_everyone()
                 if ended != "signal":
                     # 6. Choose the checkpoint that speaks best.
                     trained_s = time.monotonic() - services.begun
@@ -164,16 +164,8 @@ def fine_tune(
         return _summarize(state, services, ended)
 
 
-class Setup(NamedTuple):
-    """A plan on its device: all that computes."""
-
-    data: TrainingData
-    trainer: Trainer
-    loaders: Loaders
-
-
-def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
-    """Read and encode the clips, and put the model on the device, which this process must have claimed.
+def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> tuple[TrainingData, Trainer, Loaders]:
+    """A plan on its device, which this process must have claimed: clips that are read and encoded, and the model.
 
     Args:
         plan: of the run.
@@ -193,7 +185,7 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
     steps = loaders.steps_left(0, 0)
     trainer = make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=steps)
-    return Setup(data=data, trainer=trainer, loaders=loaders)
+    return data, trainer, loaders
 
 
 def _make_services(
@@ -320,8 +312,9 @@ def fit(state: RunState, services: Services) -> End:
 
 def train_epochs(state: RunState, services: Services, step_done: Callable[[], None]) -> End:
     """Each epoch ends with an evaluation and a checkpoint."""
-    total, trainer = services.total_steps(state), services.trainer
-    while state.epoch < services.num_epochs:
+    total, trainer, num_epochs = services.total_steps(state), services.trainer, services.plan.config.num_epochs
+    assert num_epochs
+    while state.epoch < num_epochs:
         host = PhaseClock(torch.device("cpu"))
         host.begin("data")
         for batches in services.loaders.steps(state.epoch, state.batches_done):
@@ -368,9 +361,9 @@ def train_epochs(state: RunState, services: Services, step_done: Callable[[], No
         state.epoch, state.batches_done, state.losses = state.epoch + 1, 0, []
         # With `candidate` set, the saved weights become the best.
         save(state, services)
-        services.sampling.want(trainer.num_steps)
+        services.sampling.wanted = trainer.num_steps
         is_patience_out = 0 < services.plan.config.patience <= state.evals_without_gain
-        if state.epoch < services.num_epochs and any(trainer.any_process(is_patience_out)):
+        if state.epoch < num_epochs and any(trainer.any_process(is_patience_out)):
             return "patience"
     return "epochs"
 

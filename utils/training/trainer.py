@@ -11,7 +11,6 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.lr_scheduler import LambdaLR
 
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
@@ -19,11 +18,12 @@ from utils.config import TrainConfig
 from utils.hardware.environment import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel, conditioning_mel
+from utils.options import LrSchedule
 from utils.performance_utils.tracker import PhaseClock
 from utils.training.data.batches import Batch
 from utils.training.distributed import wrap
 from utils.training.switches.compile import mark_step
-from utils.training.switches.optim import DTYPES, make_schedule, set_schedule
+from utils.training.switches.optim import DTYPES
 from utils.training.switches.optimizer import Optimizations
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
@@ -69,8 +69,10 @@ class Trainer:
 
     gpt: XttsGpt
     optimizer: torch.optim.Optimizer
-    schedule: LambdaLR
-    """Of the learning rate; stepped with each optimizer step."""
+    learning_rate: float
+    """Peak of the schedule."""
+    schedule: LrSchedule
+    """Gives each optimizer step its share of the peak."""
     mel: LogMel
     """Makes the conditioning encoder's input."""
     accelerator: Accelerator
@@ -95,6 +97,15 @@ class Trainer:
         self._learned = [parameter for parameter in self.gpt.parameters() if parameter.requires_grad]
         self.clock = PhaseClock(self.device)
         """Of the phases of training steps."""
+        self.set_rate()
+
+    def set_rate(self) -> None:
+        """Give the optimizer the learning rate of the next step: of schedule and step, never of what was saved.
+
+        A run that resumes with more epochs or another learning rate is then where it would be had it begun with them.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate * self.schedule(self.num_steps)
 
     def state(self) -> dict[str, Any]:
         """Counters and schedules as JSON values; weights and moments are saved beside them."""
@@ -103,7 +114,7 @@ class Trainer:
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         self.num_steps = state["num_steps"]
-        set_schedule(self.schedule, self.num_steps)
+        self.set_rate()
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
 
@@ -196,7 +207,7 @@ class Trainer:
         self.scaler.update()
         # The schedule follows the place in the data, skipped or not, and so ends where the data ends.
         self.num_steps += 1
-        set_schedule(self.schedule, self.num_steps)
+        self.set_rate()
         self.discard()
         self.clock.begin("")
         return StepResult(
@@ -266,7 +277,8 @@ def make_trainer(
     return Trainer(
         gpt=gpt,
         optimizer=optimizer,
-        schedule=make_schedule(optimizer, config.schedule, warmup_steps=config.warmup_steps, total_steps=total_steps),
+        learning_rate=config.learning_rate,
+        schedule=LrSchedule(config.schedule, warmup_steps=config.warmup_steps, total_steps=total_steps),
         mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
         accelerator=accelerator,
         precision=optimizations.switches.effective.mixed_precision,

@@ -1,6 +1,7 @@
 """Batches depend on seed, epoch and place only; each clip is seen once an epoch."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from utils.bases.base import XTTS_CROP
 from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.model.packing import STOPS
-from utils.training.data.batches import ClipDataset, Collate, make_loader
+from utils.training.data.batches import ClipDataset, collate, make_loader
 from utils.training.data.clip_list import TrainingClip
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
@@ -113,7 +114,7 @@ def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers:
         loader = make_loader(
             ClipDataset(listed(clips), seed=seed, training=True),
             places,
-            Collate(shape, mask_conditioning=True),
+            partial(collate, shape=shape, mask_conditioning=True),
             num_workers=num_workers,
         )
         return torch.cat([batch.conditioning_audio for batch in loader])
@@ -139,9 +140,9 @@ def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -
     assert dataset[(0, 2)].span == dataset[(9, 2)].span == (0, (SHORTEST + LONGEST) // 2)
     shape = find_base("tiny").gpt_shape()
     samples = [dataset[(0, number)] for number in range(len(clips))]
-    scored = Collate(shape, mask_conditioning=False)(samples).packed.num_code_targets
+    scored = collate(samples, shape=shape, mask_conditioning=False).packed.num_code_targets
     assert scored == sum(len(clip.codes) + 4 for clip in clips)
-    assert Collate(shape, mask_conditioning=True)(samples).packed.num_code_targets < scored
+    assert collate(samples, shape=shape, mask_conditioning=True).packed.num_code_targets < scored
 
 
 def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_path) -> None:
@@ -151,7 +152,7 @@ def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_pat
     ]
     spoken[-1] = replace(spoken[-1], speaker="alone")
     dataset = ClipDataset(listed(spoken), seed=5, training=True, crop=(11_025, 11_025), conditioning="other")
-    collate = Collate(find_base("tiny").gpt_shape(), mask_conditioning=True)
+    join = partial(collate, shape=find_base("tiny").gpt_shape(), mask_conditioning=True)
     heard_by: dict[int, set[Path]] = {}
     for epoch in range(20):
         for number, clip in enumerate(spoken[:-1]):
@@ -160,7 +161,7 @@ def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_pat
             assert source is not clip
             assert source.speaker == clip.speaker
             assert sample.span is None
-            assert collate([sample]).packed.num_code_targets == len(clip.codes) + STOPS
+            assert join([sample]).packed.num_code_targets == len(clip.codes) + STOPS
             heard_by.setdefault(number, set()).add(source.audio)
     assert {number: len(sources) for number, sources in heard_by.items()} == {0: 1, 1: 1, 2: 1, 3: 1}
 
@@ -176,13 +177,13 @@ def test_the_only_clip_of_a_speaker_is_conditioned_on_itself(clips) -> None:
 
 def test_no_row_is_ever_without_targets(clips) -> None:
     """Stock loses all targets of a batch of one about once in a hundred steps: the loss is then NaN."""
-    dataset, collate = (
+    dataset, join = (
         ClipDataset(listed(clips), seed=3, training=True),
-        Collate(find_base("tiny").gpt_shape(), mask_conditioning=True),
+        partial(collate, shape=find_base("tiny").gpt_shape(), mask_conditioning=True),
     )
     for epoch in range(50):
         for number in range(len(clips)):
-            packed = collate([dataset[(epoch, number)]]).packed
+            packed = join([dataset[(epoch, number)]]).packed
             assert packed.num_code_targets == (packed.code_targets != -1).sum() >= 4
 
 

@@ -1,11 +1,11 @@
 """Which weights decay, and the learning rate's course."""
 
 import pytest
-import torch
 
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.training.switches.optim import make_optimizer, make_schedule
+from utils.options import LrSchedule, Schedule
+from utils.training.switches.optim import make_optimizer
 
 
 def test_only_matrices_decay() -> None:
@@ -19,15 +19,8 @@ def test_only_matrices_decay() -> None:
     assert not [name for name in decayed if "bias" in name or "ln_" in name or "norm" in name or "embedding" in name]
 
 
-def rates(schedule: str, *, warmup: int, total: int, steps: int) -> list[float]:
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-    course = make_schedule(optimizer, schedule, warmup_steps=warmup, total_steps=total)
-    seen = []
-    for _ in range(steps):
-        seen.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        course.step()
-    return seen
+def rates(schedule: Schedule, *, warmup: int, total: int, steps: int) -> list[float]:
+    return list(map(LrSchedule(schedule, warmup_steps=warmup, total_steps=total), range(steps)))
 
 
 def test_schedules_by_optimizer_step() -> None:

@@ -92,9 +92,8 @@ def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:
         config: its settings.
         base: what it starts from; the file is shared with its checkpoint where the disk allows that.
     """
-    if not isinstance(base, TrainedBase) or not config.lora_rank:
-        return
-    share_file(base.gpt, folder / START_FILE)
+    if isinstance(base, TrainedBase) and config.lora_rank:
+        share_file(base.gpt, folder / START_FILE)
 
 
 def language_base(config: TrainConfig, project: Project, base: Base) -> Base:

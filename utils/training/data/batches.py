@@ -3,7 +3,7 @@
 Shapes: B clips, S samples of conditioning audio.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -127,47 +127,53 @@ class ClipDataset(Dataset[Sample]):
         return start, start + size
 
 
-@dataclass(frozen=True, eq=False)
-class Collate:
-    """Samples to one packed batch; an object, because worker processes must be able to receive it."""
+def collate(
+    samples: list[Sample],
+    *,
+    shape: GptShape,
+    mask_conditioning: bool,
+    learn_reading: bool = False,
+    layout: Layout = "rows",
+    static_shape: StaticShape = NO_STATIC_SHAPE,
+) -> Batch:
+    """Samples to one packed batch.
 
-    shape: GptShape
-    """Of the model."""
-    _: KW_ONLY
-    mask_conditioning: bool
-    """Do not score the codes that a clip's own crop covers (`own_masked`, in training)."""
-    learn_reading: bool = False
-    """Say where in the text each code is, for clips with word times."""
-    layout: Layout = "rows"
-    """A row a clip, or one packed row."""
-    static_shape: StaticShape = NO_STATIC_SHAPE
-    """What a batch is filled up to, so that all have one shape."""
+    Args:
+        samples: clips with their conditioning audio.
+        shape: of the model.
+        mask_conditioning: do not score the codes that a clip's own crop covers (`own_masked`, in training).
+        learn_reading: say where in the text each code is, for clips with word times.
+        layout: a row a clip, or one packed row.
+        static_shape: what a batch is filled up to, so that all have one shape.
+    """
+    clips = [sample.clip for sample in samples]
+    # Codes [start, end) under each clip's own crop: none where the crop is of another clip.
+    starts_and_ends = [sample.span or (0, 0) for sample in samples]
+    covered = [(start // CODE_SAMPLES, end // CODE_SAMPLES) for start, end in starts_and_ends]
+    audio = torch.stack([sample.conditioning_audio for sample in samples])
+    packed = pack(
+        [clip.tokens for clip in clips],
+        [torch.from_numpy(np.array(clip.codes)) for clip in clips],
+        shape,
+        conditioned_codes=covered if mask_conditioning else None,
+        reading=[torch.from_numpy(clip.tokens_read()) for clip in clips] if learn_reading else None,
+        layout=layout,
+        static_shape=static_shape,
+    )
+    return Batch(
+        packed=packed,
+        conditioning_audio=F.pad(audio, (0, 0, 0, max(static_shape.clips - len(samples), 0))),
+        audio_seconds=sum(clip.seconds for clip in clips),
+        names=[clip.audio.name for clip in clips],
+        positions=[sample.place for sample in samples],
+        text_lengths=[len(clip.tokens) for clip in clips],
+        code_lengths=[len(clip.codes) for clip in clips],
+        lost=[sample.fault for sample in samples if sample.fault],
+    )
 
-    def __call__(self, samples: list[Sample]) -> Batch:
-        clips = [sample.clip for sample in samples]
-        # Codes [start, end) under each clip's own crop: none where the crop is of another clip.
-        starts_and_ends = [sample.span or (0, 0) for sample in samples]
-        covered = [(start // CODE_SAMPLES, end // CODE_SAMPLES) for start, end in starts_and_ends]
-        audio = torch.stack([sample.conditioning_audio for sample in samples])
-        packed = pack(
-            [clip.tokens for clip in clips],
-            [torch.from_numpy(np.array(clip.codes)) for clip in clips],
-            self.shape,
-            conditioned_codes=covered if self.mask_conditioning else None,
-            reading=[torch.from_numpy(clip.tokens_read()) for clip in clips] if self.learn_reading else None,
-            layout=self.layout,
-            static_shape=self.static_shape,
-        )
-        return Batch(
-            packed=packed,
-            conditioning_audio=F.pad(audio, (0, 0, 0, max(self.static_shape.clips - len(samples), 0))),
-            audio_seconds=sum(clip.seconds for clip in clips),
-            names=[clip.audio.name for clip in clips],
-            positions=[sample.place for sample in samples],
-            text_lengths=[len(clip.tokens) for clip in clips],
-            code_lengths=[len(clip.codes) for clip in clips],
-            lost=[sample.fault for sample in samples if sample.fault],
-        )
+
+Collate = Callable[[list[Sample]], Batch]
+"""`collate` for a model and a layout; a `partial`, which worker processes are able to receive."""
 
 
 def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:
@@ -182,19 +188,7 @@ def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_cli
     return [replace(piece, number=batch.number, is_filler=batch.is_filler) for piece in pieces]
 
 
-class PlacedBatches:
-    """The batches a loader is to bring next; one loader, with its processes, then serves all epochs."""
-
-    def __init__(self) -> None:
-        self.wanted: Iterable[list[Place]] = ()
-
-    def __iter__(self) -> Iterator[list[Place]]:
-        return iter(self.wanted)
-
-
-def make_loader(
-    dataset: ClipDataset, batches: list[list[Place]] | PlacedBatches, collate: Collate, **options: Any
-) -> DataLoader:
+def make_loader(dataset: ClipDataset, batches: Iterable[list[Place]], collate: Collate, **options: Any) -> DataLoader:
     """A loader that yields exactly these batches in this order; `options` as of torch's DataLoader."""
     return DataLoader(
         dataset,

@@ -6,7 +6,7 @@ they read the same pages as the trainer. N clips train.
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self, overload
@@ -218,9 +218,6 @@ class ClipList(Sequence[TrainingClip]):
             reading=self.readings.row(number).reshape(-1, 2),
         )
 
-    def __iter__(self) -> Iterator[TrainingClip]:
-        return map(self.__getitem__, range(len(self)))
-
     def codes_of(self, number: int) -> NDArray[np.int16]:
         """Codes of a clip, [M]."""
         start = self.code_starts[number]
@@ -236,11 +233,6 @@ class ClipList(Sequence[TrainingClip]):
     def positions(self, more: int) -> NDArray[np.int64]:
         """Text tokens and codes of each clip together, and `more` positions, [N]."""
         return self.tokens.sizes + self.code_counts + more
-
-    @property
-    def longest(self) -> int:
-        """Number of the longest clip, the first of several."""
-        return int(self.num_samples.argmax())
 
     @property
     def num_alone(self) -> int:

@@ -204,7 +204,8 @@ def encode_missing(
     Raises:
         UserError: a clip cannot be read, or the base has no DVAE.
     """
-    cache, own, device = cache_of(base, folder), list(recordings), torch.device("cpu")
+    place, own, device = folder / fingerprint(base.dvae, base.mel_stats()), list(recordings), torch.device("cpu")
+    cache = CodeCache(place)
     if accelerator is not None:
         # Of all recordings, not of those that are missing: while one process looks, another may be adding some.
         own = own[accelerator.process_index :: accelerator.num_processes]
@@ -223,16 +224,7 @@ def encode_missing(
     log.info("encoded %d clips, %d were cached", len(missing), len(own) - len(missing))
     if accelerator is not None:
         accelerator.wait_for_everyone()
-    return cache_of(base, folder)
-
-
-def cache_of(base: Base, folder: Path) -> CodeCache:
-    """The cache of a base's DVAE.
-
-    Raises:
-        UserError: the base has no DVAE.
-    """
-    return CodeCache(folder / fingerprint(base.dvae, base.mel_stats()))
+    return CodeCache(place)
 
 
 def up_to_silence(codes: NDArray[np.int16]) -> NDArray[np.int16]:

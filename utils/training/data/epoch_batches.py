@@ -61,6 +61,11 @@ class EpochBatches:
         # The present epoch's is asked for again by each checkpoint.
         self.everywhere = lru_cache(maxsize=1)(self._plan)
         self.plan_of = lru_cache(maxsize=1)(self._fingerprint)
+        self.wanted: Iterable[list[Place]] = ()
+        """What iterating gives: one loader, with its processes, then serves all epochs."""
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        return iter(self.wanted)
 
     def _count(self, number: int) -> int:
         """Batches of an epoch, of all processes; every epoch has as many, unless positions are counted."""

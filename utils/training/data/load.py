@@ -136,6 +136,7 @@ def load_data(
     """
     assert config.train_csv and config.eval_csv and config.language
     root, tokenizer = project.dataset / "codes", base.tokenizer()
+    progress = progress or (lambda phase, done, total: None)
     own = tokenizer.check_language(config.language)
     sources = [(config.train_csv, own, "train on"), (config.eval_csv, own, "evaluate with")]
     sources += [(one.project.train_csv, one.language, f"keep {one.language} with") for one in kept]
@@ -235,7 +236,7 @@ def _rows(csvs: Sequence[Path]) -> list[list[_Row]]:
 
 
 def _checked(
-    rows: Sequence[_Row], tokenize: _Tokenize, files: AudioFiles, name: str, progress: ProgressFn | None
+    rows: Sequence[_Row], tokenize: _Tokenize, files: AudioFiles, name: str, progress: ProgressFn
 ) -> tuple[list[ClipRow], Drops]:
     """The clips that train, and the others with their reasons.
 
@@ -245,16 +246,14 @@ def _checked(
     known = list[tuple[_Row, AudioFacts]]()
     for number, row in enumerate(rows, start=1):
         known.append((row, files.facts(Path(row.audio))))
-        if progress is not None:
-            progress("reading clips", number, len(rows))
+        progress("reading clips", number, len(rows))
     clips, dropped = list[ClipRow](), Drops()
     for done, ((row, facts), found) in enumerate(zip(known, _read(known, tokenize), strict=True), start=1):
         if isinstance(found, str):
             dropped.append({"clip": Path(row.audio).name, "reason": found})
         else:
             clips.append(ClipRow(row.audio, facts.content, row.speaker, facts.num_samples, facts.is_native, *found))
-        if progress is not None:
-            progress(f"tokenizing {name}", done, len(rows))
+        progress(f"tokenizing {name}", done, len(rows))
     return clips, dropped
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,7 @@ from utils.errors import UserError
 from utils.hardware.loader import loader_settings
 from utils.model.packing import NO_STATIC_SHAPE, ROW_MULTIPLE, StaticShape, round_up, row_length
 from utils.performance_utils.device import pinning_fault
-from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
+from utils.training.data.batches import Batch, ClipDataset, Collate, collate, make_loader, split_batch
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.switches.base import Switches
@@ -55,6 +56,8 @@ class Loaders:
         self._config, self._base, self._data, self._switches = config, base, data, switches
         self._conditioning = config.conditioning
         self.global_micro_batches = global_micro_batches
+        self.batches_per_step = global_micro_batches or config.grad_accumulation * accelerator.num_processes
+        """Micro-batches of an optimizer step, of all processes; an epoch's last step may have fewer."""
         self.batches = EpochBatches(
             data.train.positions(row_length(0, 0, base.gpt_shape())),
             config.batch_size,
@@ -80,14 +83,13 @@ class Loaders:
         )
         self._static_shapes = {True: self._training_shape(), False: self._shape_of(self._eval_batches, num_epochs=1)}
         """The static shape of every batch, by whether it trains."""
-        self._next = PlacedBatches()
         self._device = accelerator.device
         settings, off = self._settings()
         if off:
             switches.off["loader"] = "; ".join(off)
         self.loader = make_loader(
             self._dataset(training=True),
-            self._next,
+            self.batches,
             self._collate(self._static_shapes[True], training=True),
             **settings,
         )
@@ -115,19 +117,14 @@ class Loaders:
             return self._config.batch_size * self.batches_per_step
         return round(self.batches.num_clips / self.batches.count(0) * self.batches_per_step)
 
-    @property
-    def batches_per_step(self) -> int:
-        """Micro-batches of an optimizer step, of all processes; an epoch's last step may have fewer."""
-        return self.global_micro_batches or self._config.grad_accumulation * self.batches.world
-
     def train(self, epoch: int, start: int) -> DataLoader:
         """This process's micro-batches of an epoch when all together have done `start`."""
-        self._next.wanted = self.batches.epoch(epoch, start=start)
+        self.batches.wanted = self.batches.epoch(epoch, start=start)
         return self.loader
 
     def spread(self, count: int, *, largest: bool) -> DataLoader:
         """Batches to measure with, by the same loader: `count` that stand for an epoch, or its largest and those."""
-        self._next.wanted = self.batches.spread(count)[0 if largest else 1 :]
+        self.batches.wanted = self.batches.spread(count)[0 if largest else 1 :]
         return self.loader
 
     def largest(self) -> Batch:
@@ -165,8 +162,8 @@ class Loaders:
             if self._switches.layout == "packed"
             else NO_STATIC_SHAPE
         )
-        dataset, collate = self._dataset(training=training), self._collate(static_shape, training=training)
-        return lambda batch, max_clips: split_batch(batch, dataset, collate, max_clips=max_clips)
+        dataset, joined = self._dataset(training=training), self._collate(static_shape, training=training)
+        return lambda batch, max_clips: split_batch(batch, dataset, joined, max_clips=max_clips)
 
     def _dataset(self, *, training: bool) -> ClipDataset:
         """Clips that are cropped at random where they train."""
@@ -179,8 +176,9 @@ class Loaders:
         )
 
     def _collate(self, static_shape: StaticShape, *, training: bool) -> Collate:
-        return Collate(
-            self._base.gpt_shape(),
+        return partial(
+            collate,
+            shape=self._base.gpt_shape(),
             mask_conditioning=training and self._conditioning == "own_masked",
             learn_reading=training and self._config.reading_weight > 0,
             layout=self._switches.layout,

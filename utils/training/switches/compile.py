@@ -61,7 +61,9 @@ def triton_problem(device: torch.device) -> str | None:
 
 
 def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> None:
-    """Compile each block in place at its first call; names of weights stay."""
+    """Compile each block in place at its first call, unless that is off; names of weights stay."""
+    if mode == "off":
+        return
     import torch._dynamo
 
     # What an earlier run in this process compiled would hide whether this one does, and count against its shapes.
@@ -119,11 +121,6 @@ def compile_mode(asked: TrainConfig, device: torch.device) -> CompileMode | Off:
     return asked.compile
 
 
-def _compile(gpt: XttsGpt, effective: TrainConfig) -> None:
-    if effective.compile != "off":
-        compile_blocks(gpt, effective.compile)
-
-
 def _compiled(trace: Trace) -> Seen:
     record, switches = trace.record, trace.switches
     if "compile" in switches.off:
@@ -140,4 +137,8 @@ def _compiled(trace: Trace) -> Seen:
     return Seen(0 < record.compiled == record.passes and not lacks_graphs, observed)
 
 
-COMPILE = Behavior(resolve=compile_mode, apply=_compile, observe=_compiled)
+COMPILE = Behavior(
+    resolve=compile_mode,
+    apply=lambda gpt, effective: compile_blocks(gpt, effective.compile),
+    observe=_compiled,
+)

@@ -1,8 +1,7 @@
-"""AdamW in its kinds, learning-rate schedules, the data type of matrix products, and the accelerator of a run."""
+"""AdamW in its kinds, the data type of matrix products, and the accelerator of a run."""
 
 import logging
 import os
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -12,11 +11,10 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 
 from utils.errors import UserError
 from utils.hardware.gpu import AMPERE, VOLTA
-from utils.options import ComputeDevice, LrSchedule, Precision, Schedule
+from utils.options import ComputeDevice, Precision
 from utils.performance_utils.device import cpu_has_bf16, settle_device
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -180,29 +178,3 @@ def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
         (keep if plain else decay).append(parameter)
     groups = [{"params": decay, "weight_decay": weight_decay}, {"params": keep, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
-
-
-def make_schedule(
-    optimizer: torch.optim.Optimizer, schedule: Schedule, *, warmup_steps: int, total_steps: int
-) -> LambdaLR:
-    """The learning rate by optimizer step: up linearly, then down as `schedule` says, to zero after the last step."""
-    return LambdaLR(optimizer, LrSchedule(schedule, warmup_steps=warmup_steps, total_steps=max(total_steps, 1)))
-
-
-def set_schedule(schedule: LambdaLR, step: int) -> None:
-    """Give the optimizer the learning rate of a step: from the settings and the step alone, never from what was saved.
-
-    A run that resumes with more epochs or another learning rate is then where it would be had it begun with them.
-    """
-    schedule.last_epoch = step
-    rates = [rate * shape(step) for rate, shape in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)]
-    for group, rate in zip(schedule.optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate
-    schedule._last_lr = rates
-
-
-def extend_schedule(schedule: LambdaLR, *, total_steps: int) -> None:
-    """Let a schedule end at another step than it was made for."""
-    shapes = [shape for shape in schedule.lr_lambdas if isinstance(shape, LrSchedule)]
-    schedule.lr_lambdas = [replace(shape, total_steps=max(total_steps, 1)) for shape in shapes]
-    set_schedule(schedule, schedule.last_epoch)
