@@ -19,7 +19,7 @@ from tests.webui.browser import running_browser
 FOLDER = Path(__file__).parents[1] / "docs" / "images" / "tabs"
 SIZES: dict[str, ViewportSize] = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 TABS = ("data", "train", "inference", "system")
-NUM_COLORS = 24
+NUM_COLORS = 48
 STILL_MS = 1_500
 """A page that looks the same after this time is drawn and filled."""
 

@@ -75,9 +75,7 @@ SWITCHES = (
         behavior="utils.training.switches.attention:SDPA",
         label="Fast Attention (SDPA)",
         short="SDPA",
-        help="Attention without padding, by the device's fast kernel: varlen flash, flash-attn 2, flash-attn 3, "
-        "flash-attn 4, flash, cuDNN or memory-efficient on a GPU, matrix products (CPU) or flash (CPU) without one. "
-        "The badge names what ran.",
+        help="Attention without padding, by the device's fast kernel.",
         place="checkbox",
         row=lambda _: "SDPA",
     ),

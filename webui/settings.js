@@ -22,23 +22,24 @@
       if (origin === 'project') setBy = {}
       for (const [id, value] of Object.entries(settings)) setBy[id] = [origin, value]
     }
+    let count = 0
     ids.forEach((id, index) => {
       const field = column()?.querySelector(`[id="${id}"]`)
-      if (!field || !defaults[id]) return
-      const [plain, plainWords] = defaults[id]
+      if (!defaults[id]) return
+      const [plain, plainWords] = defaults[id], isPlain = isSame(values[index], plain)
+      // The fold counts those behind it, and those that a settings file alone sets.
+      count += !isPlain && !field?.closest('.explained')
+      if (!field) return
       let note = field.querySelector('.setting-mark')
-      if (isSame(values[index], plain)) return note?.remove()
-      if (!note) {
-        note = document.createElement('div')
-        note.className = 'setting-mark'
-        note.style.cssText = 'font-size: 12px; color: var(--warn); margin-top: 2px'
-        field.append(note)
-      }
+      if (isPlain) return note?.remove()
+      note ??= field.appendChild(Object.assign(document.createElement('div'), { className: 'setting-mark' }))
       const [origin, value] = setBy[id] ?? []
       const by = origin && isSame(value, values[index]) ? origin : 'you'
       const written = plainWords || field.querySelector('input, textarea')?.placeholder || words.open
       note.textContent = `${words.by[by]} · ${words.default.replace('{value}', written)}`
     })
+    const fold = column()?.querySelector('#all-settings .label-wrap > span')
+    if (fold && words) fold.dataset.changed = count ? ` · ${words.count.replace('{count}', count)}` : ''
     return ''
   }
   // What lies behind a fold is not there before it opens: then it is marked like the rest.

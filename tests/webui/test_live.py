@@ -108,21 +108,21 @@ def test_a_resumed_run_shows_what_its_present_process_observed(tmp_path):
     def shown() -> tuple[str, str, str, dict]:
         updates = live.poll(studio, VALUES)
         facts = status.status(studio, "maria")["jobs"][0]
-        return updates["train.badge_sdpa"], updates["train.progress"], updates["train.gpu"], facts
+        return updates["train.badge_sdpa"], updates["train.speed_plot"], updates["train.gpu"], facts
 
     def append(*lines: str) -> None:
         with log.open("a", encoding="utf-8") as file:
             file.writelines(lines)
 
-    badge, progress, memory, facts = shown()
+    badge, details, memory, facts = shown()
     assert text.NOT_KNOWN in badge, "between the press and the first event nothing is known"
-    assert "bf16" not in progress and "<b>8.0 GB</b>" not in memory
+    assert "bf16" not in details and "<b>8.0 GB</b>" not in memory
     assert facts["optimizations"] is None and facts["memory"] is None
     append(start_of_process("fp32", "cpu", "you"))
-    badge, progress, memory, facts = shown()
+    badge, details, memory, facts = shown()
     assert text.NOT_KNOWN in badge and "<b>8.0 GB</b>" not in memory
-    assert "fp32" in progress and "cpu" in progress and "cuda" not in progress
-    assert "base tiny" in progress, "who chose the settings is what the first start said"
+    assert "fp32" in details and "cpu" in details and "cuda" not in details
+    assert "base tiny" in details, "who chose the settings is what the first start said"
     append(event("optimizations", switches=OFF), event("memory", rss_bytes=3 * 10**9))
     badge, _, memory, facts = shown()
     assert text.NOT_REQUESTED in badge and text.ON not in badge

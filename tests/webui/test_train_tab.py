@@ -104,14 +104,33 @@ def test_a_run_says_what_it_sees_beside_its_progress(page: Page) -> None:
 
 @pytest.mark.browser
 @pytest.mark.programs
+def test_a_main_setting_is_explained_where_it_is_written_in_and_nothing_moves(page: Page) -> None:
+    batch_size, help = page.locator("#set-batch-size input"), page.locator("#set-batch-size .info-text")
+    below = page.locator("#recommend")
+    expect(below).to_be_visible()
+    expect(help).to_be_hidden()
+    place = below.bounding_box()
+    batch_size.click()
+    expect(help).to_be_in_viewport()
+    assert below.bounding_box() == place
+    page.mouse.move(0, 0)
+    batch_size.blur()
+    expect(help).to_be_hidden()
+
+
+@pytest.mark.browser
+@pytest.mark.programs
 def test_changed_settings_are_marked_with_who_set_them_and_their_default(page: Page) -> None:
-    page.locator("#all-settings > button.label-wrap").click()
+    fold = page.locator("#all-settings > button.label-wrap")
+    expect(fold.locator("span").first).to_have_attribute("data-changed", " · 1 changed")
+    fold.click()
     mark = page.locator("#set-seed .setting-mark")
     expect(mark).to_have_text("from the latest run · default: 1")
     page.locator("#set-seed input").fill("8")
     expect(mark).to_have_text("changed · default: 1")
     page.locator("#set-seed input").fill("1")
     expect(mark).to_have_count(0)
+    expect(fold.locator("span").first).to_have_attribute("data-changed", "")
     page.locator("#set-num-epochs textarea").fill("7")
     expect(page.locator("#set-num-epochs .setting-mark")).to_contain_text("changed · default: ")
     expect(page.locator("#set-num-epochs .setting-mark")).to_contain_text("(starter)")

@@ -1,6 +1,9 @@
 """What the page shows is what the facts say: badges from proofs, memory by who uses it, players inside the run."""
 
 import json
+import re
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from webui import monitor as monitor_module
 from webui import text
 from webui.monitor import MachineSample, Monitor
 from webui.views import gpu, parts, run
+from webui.views.parts import file_address
 
 GB = 1 << 30
 EVIL = "<img src=x onerror=alert(1)>"
@@ -156,8 +160,11 @@ def test_samples_stand_below_the_same_words_by_the_base(tmp_path):
 
 def test_a_run_tells_how_far_it_is_and_how_it_ended(tmp_path):
     done = Progress(what="training", done=5, total=20, epoch=1, epochs=4, seconds_left=75)
-    shown = run.progress(job(tmp_path), done, 4.2)
-    assert "step 5 of 20 · epoch 2 of 4 · best evaluation loss 4.200 · 1 min 15 s left" in shown
+    shown = run.progress(replace(job(tmp_path), started=100.0, ended=300.0), done, 4.2)
+    words = "step 5 of 20 · epoch 2 of 4 · best evaluation loss 4.200 · 3 min 20 s elapsed · 1 min 15 s left"
+    assert words in shown
+    assert re.search(r"· 1 min \d\d s elapsed", run.progress(replace(job(tmp_path), started=time.time() - 65), done))
+    assert "elapsed" not in run.progress(replace(job(tmp_path), started=None), done)
     failed = run.progress(job(tmp_path, state="failed", message=f"the disk is full\n{EVIL}"), None)
     assert "the disk is full" in failed
     assert "<img" not in failed
@@ -169,10 +176,11 @@ def test_the_time_of_a_step_is_one_bar_of_phases(tmp_path):
         {"phases": {"forward": 4, "logging": 0.01}},
         {},
     ]
-    shown = run.progress(job(tmp_path), None, steps=steps)
+    shown = run.details(tmp_path, None, steps)
     assert "4.00 s · waiting for data: 6% · forward: 62% · backward: 31%" in shown and "logging: 0%" in shown
     assert shown.count('class="piece phase-') == 4
-    assert text.TIME_BY_PHASE not in run.progress(job(tmp_path), None, steps=[{"phases": "none"}, {"step": 1}])
+    assert text.TIME_BY_PHASE not in run.details(tmp_path, None, [{"phases": "none"}, {"step": 1}])
+    assert f'{file_address(tmp_path / "config.yaml")}" download="config.yaml"' in shown
 
 
 def test_the_monitor_reads_for_everyone_and_draws_no_line_across_a_gap():

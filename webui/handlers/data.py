@@ -27,7 +27,7 @@ from webui.markup import join
 from webui.studio import Studio
 from webui.temporary import discard
 from webui.views import report as view
-from webui.views.parts import empty, framed, gigabytes
+from webui.views.parts import empty, framed, gigabytes, message
 
 FORM = "data.set_"
 """Ids of components that hold a setting begin so."""
@@ -140,7 +140,7 @@ def show(studio: Studio, values: Values) -> Updates:
     try:
         found = replace(current_report(project), clips=current_clips(project))
     except UserError as error:
-        return uploads_shown(project) | _nothing(view.broken(error))
+        return uploads_shown(project) | _nothing(message("error", error))
     page = project.dataset / "report.html"
     is_foreign = plain_code(project.language()) != "en" or "unknown characters" in found.totals["reasons"]
     return uploads_shown(project, found.clips) | {

@@ -240,7 +240,6 @@ def _run(studio: Studio, job: Job, runs: list[Job]) -> Updates:
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
     timed = log.tail(NUM_TIMED, kind="step", start=job.events_offset)
-    observed = observe(job, log)
     newest, scores = newest_of(job.folder), speech_scores(studio.since_start(job, "speech_scores"))
     exportable = {which: scores.get(newest[which].step) if which in newest else None for which in WHICH}
     updates |= {
@@ -248,9 +247,9 @@ def _run(studio: Studio, job: Job, runs: list[Job]) -> Updates:
     }
     return updates | {
         "train.proofs": run.proofs(switches),
-        "train.progress": run.progress(job, progress_of(job, log), best, _started(studio, job), timed, observed),
+        "train.progress": run.progress(job, progress_of(job, log), best, observe(job, log)),
         "train.loss_plot": run.losses(steps, evaluations, earlier),
-        "train.speed_plot": run.speeds(steps),
+        "train.speed_plot": join(run.details(job.folder, _started(studio, job), timed), run.speeds(steps)),
         "train.samples": run.samples(log.tail(NUM_SAMPLES, kind="sample"), job.folder),
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
         **_actions(job, has_last="last" in newest, has_any=bool(newest)),

@@ -119,13 +119,8 @@ def bar(studio: Studio, chosen: str | None = None) -> Updates:
             "project.base": Change(choices=base_choices(), value=DEFAULT_BASE),
             "project.last": "",
         }
-    project = studio.project(chosen)
-    return managed | {
-        "project.project": Change(choices=names, value=chosen),
-        "project.language": _language(project),
-        "project.base": Change(choices=base_choices(project), value=chosen_base(project)),
-        "project.last": chosen,
-    }
+    own = {"project.project": Change(choices=names, value=chosen), "project.last": chosen}
+    return managed | kept(studio, studio.project(chosen)) | own
 
 
 def _language(project: Project) -> Change:

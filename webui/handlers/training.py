@@ -269,7 +269,7 @@ def origins(origin: str, form: Updates) -> str:
     """
     settings = {element_id(key): value for key, value in form.items()}
     defaults = {element_id(key): default_of_form(key) for key in form_of(TrainConfig(project=""))}
-    words = {"by": text.SET_BY, "default": text.DEFAULT_IS, "open": text.OPEN}
+    words = {"by": text.SET_BY, "default": text.DEFAULT_IS, "open": text.OPEN, "count": text.NUM_CHANGED}
     # Numbered: the same values may be set again after others.
     said = {"origin": origin, "settings": settings, "defaults": defaults, "words": words, "at": time.monotonic_ns()}
     return json.dumps(said)

@@ -61,7 +61,7 @@ def _text() -> dict[str, Block]:
 
 def _voice_and_model() -> dict[str, Block]:
     parts: dict[str, Block] = {}
-    with gr.Row(elem_classes=["bottom", "compact"], elem_id="speak-row"):
+    with gr.Row(elem_classes=["bottom"], elem_id="speak-row"):
         parts["voice"] = gr.Dropdown(
             text.VOICES, value="own", label=text.VOICE, filterable=False, elem_id="voice", min_width=150
         )

@@ -49,7 +49,7 @@ def create_project_bar(*, is_empty: bool) -> dict[str, Block]:
 
 def create_model_choice() -> dict[str, Block]:
     """Lay out the project's language and base, which its dataset is made for."""
-    with gr.Row(elem_classes=["compact"]):
+    with gr.Row():
         return {
             "language": gr.Dropdown(
                 text.LANGUAGES, value=None, label=text.LANGUAGE, allow_custom_value=True, elem_id="language"

@@ -11,7 +11,7 @@ from webui.fields import training_fields
 from webui.tabs.field import create_field
 
 MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length")
-"""What most people change: on the first screen, with labels that need no help."""
+"""What most people change: on the first screen."""
 ADVANCED = (
     *("schedule", "warmup_steps", "seed", "conditioning", "best_by", "sample_text", "patience", "max_hours"),
     *("lora_rank", "compile"),
@@ -36,8 +36,8 @@ def create_train_tab() -> dict[str, Block]:
 def _settings() -> dict[str, Block]:
     known = training_fields()
     parts: dict[str, Block] = {}
-    with gr.Column(elem_classes=["panel-group"]):
-        with gr.Row(elem_classes=["compact"]):
+    with gr.Column(elem_classes=["panel-group", "explained"]):
+        with gr.Row():
             parts["start_from"] = gr.Dropdown(
                 [(text.START_FROM_BASE, "")],
                 value="",
@@ -47,7 +47,7 @@ def _settings() -> dict[str, Block]:
                 min_width=150,
             )
             for name in MAIN:
-                parts[SET + name] = create_field(known[name], info=None, min_width=150)
+                parts[SET + name] = create_field(known[name], min_width=150)
         parts |= _optimizations()
     with gr.Accordion(text.ADVANCED, open=False, elem_id="all-settings"):
         with gr.Row(elem_classes=["fields"]):
@@ -117,7 +117,8 @@ def _optimizations() -> dict[str, Block]:
             with gr.Row(elem_classes=["switch"], equal_height=True):
                 parts[name] = gr.Checkbox(
                     value=switch.is_on(TrainConfig),
-                    label=text.label(switch.field or switch.name),
+                    label=text.label(name),
+                    info=text.HELPS[name],
                     elem_id=f"switch-{name}".replace("_", "-"),
                     min_width=180,
                 )

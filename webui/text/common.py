@@ -147,7 +147,7 @@ def count_of(done: int, total: int | None) -> str:
     return _("{done:,} of {total:,}").format(done=done, total=total) if total else f"{done:,}"
 
 
-TIME_LEFT = _("{duration} left")
+TIME_LEFT, TIME_PASSED = _("{duration} left"), _("{duration} elapsed")
 WORK = {
     "training": _("Training"),
     "training steps": _("Training steps"),

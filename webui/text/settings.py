@@ -84,6 +84,11 @@ LABELS = {
 }
 HELPS = {
     **{helped.field: engine_text(helped.help) for helped in SWITCHES if helped.help},
+    "num_epochs": _("How often training passes over all clips."),
+    "batch_size": _("Clips that are trained on at once; more need more memory."),
+    "grad_accumulation": _("Batches that one step learns from, in the memory of one."),
+    "learning_rate": _("Too high breaks the voice; too low keeps that of the base."),
+    "max_audio_length": _("Longer clips are dropped; fewer seconds need less memory."),
     "schedule": _("How the learning rate decays after warmup."),
     "seed": _("The same seed and settings give the same result."),
     "warmup_steps": _("Optimizer steps over which the learning rate rises from 0."),

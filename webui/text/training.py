@@ -34,7 +34,7 @@ SET_BY = {
     "recommendation": _("recommended"),
     "file": _("from the settings file"),
 }
-DEFAULT_IS = _("default: {value}")
+DEFAULT_IS, NUM_CHANGED = _("default: {value}"), _("{count} changed")
 COMMAND_LINE = _("Equivalent command")
 COMMAND_LINE_HELP = _("Trains with the settings above, in a shell in the app's folder.")
 SHOW_COMMAND = _("Show command and file")
@@ -102,7 +102,8 @@ LOSS_PLOT = _("Loss")
 SPEED_PLOT = _("Training speed (seconds of audio per second)")
 TRAINING_LOSS, SMOOTHED_LOSS, EVALUATION_LOSS = _("training"), _("training, smoothed"), _("evaluation")
 SAMPLES = _("Samples generated during training")
-LOG, SPEED_AND_LOG = _("Log"), _("Speed, log and notification")
+LOG, SPEED_AND_LOG = _("Log"), _("Settings, speed, log and notification")
+RUN_SETTINGS = _("All settings of this run (config.yaml)")
 CHECKPOINT = _("Checkpoint to export")
 CHECKPOINT_HELP = _("Best speaks held-out texts best, or has the lowest loss on them.")
 BEST, LAST = _("best"), _("last")
@@ -111,10 +112,9 @@ DECODER_HELP = _("Fitting it to the voice brings the timbre nearer, where held-o
 DECODERS = {"default": _("as the base recommends"), "fit": _("fit to the voice"), "keep": _("leave as it is")}
 SMALL_VOICE = _("LoRA voice as a small file")
 SMALL_VOICE_HELP = _("Instead of the full model: what a LoRA run learned, which speaks over its base.")
-VOICE_EXPORTED = _("LoRA voice exported: {path}. Listen to it in tab 3.")
-TRAINED = _("Training finished. Listen to the model in tab 3, or export it with Step 2.5 below.")
+VOICE_EXPORTED = _("LoRA voice exported: {path}. Listen to it or download it in tab 3.")
 STEP_2_5 = _("Step 2.5 - Optimize (export) model")
-EXPORTED = _("Model exported. Listen to it in tab 3.")
+EXPORTED = _("Model exported. Listen to it or download it in tab 3.")
 EXPORT_TOOK = _("The last export took")
 BESIDE_THE_BASE = _("Speech beside the base")
 WORSE_THAN_BASE = _(
@@ -148,11 +148,6 @@ EXPORT_STARTED = _("Exporting the model ...")
 def observed(observation: Observation) -> str:
     """What a run's events show."""
     return engine_text(observation.template).format(**observation.facts)
-
-
-def hours(count: float) -> str:
-    """How long a training takes."""
-    return _("{hours:.1f} h").format(hours=count) if count >= 1 else _("{minutes:.0f} min").format(minutes=60 * count)
 
 
 DECODER_FIT = _("{kept}; on held-out clips log-mel distance {before} → {after}, similarity {unlike} → {like}")

@@ -7,7 +7,6 @@ from pathlib import Path
 from utils.dataset.edits.browse import PAGE_SIZE, FoundClips
 from utils.dataset.sources.intake import UploadedFile, count_kinds
 from utils.dataset.storage.report import ClipReport, Report
-from utils.errors import UserError
 from utils.options import STARTER
 from webui import text
 from webui.markup import Markup, join, tag
@@ -146,8 +145,3 @@ def clip(found: ClipReport, *, has_sound: bool) -> Markup:
     line = tag("div", " · ".join(fact for fact in facts if fact), class_="small")
     read = tag("div", text.READ_AS, " ", tag("q", found.read), class_="small") if found.read else None
     return tag("div", heading, line, why, read, silent)
-
-
-def broken(error: UserError) -> Markup:
-    """A report that cannot be read."""
-    return message("error", error)

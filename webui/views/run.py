@@ -1,5 +1,6 @@
 """A run as the page shows it: progress, which optimizations are effective, curves, samples."""
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from webui.views.parts import (
     duration,
     empty,
     fact_row,
+    file_address,
     framed,
     message,
     player,
@@ -43,32 +45,44 @@ def progress(
     job: Job,
     done: Progress | None,
     best: float | None = None,
-    started: Event | None = None,
-    steps: Sequence[Event] = (),
     observed: Sequence[Observation] = (),
 ) -> Markup:
-    """How far a job is, how it ended, and what to do next.
+    """How far a job is, and how it ended.
 
     Args:
         job: the job.
         done: how far it is.
         best: lowest evaluation loss of a run.
-        started: a run's first event, which says which settings applied.
-        steps: its newest steps, whose time by phase is shown.
-        observed: what its events show.
+        observed: what a run's events show.
     """
     heading = tag("div", state_badge(job.state), " ", text.run_title(job.kind, job.name), class_="run-title")
-    words = text.ENDED.get(job.state, "")
-    kind = {"failed": "error", "lost": "error"}.get(job.state, "hint")
-    said = message(kind, join(tag("div", words), *([_lines(job.message)] if job.message else []))) if words else None
-    if said is None and job.message:
-        said = message("warning", _lines(job.message))
-    is_trained = job.kind == "train" and job.state == "finished"
-    hint = message("good", text.TRAINED) if is_trained else None
+    words = text.sentences(text.ENDED.get(job.state, ""), job.message)
+    kind = {"failed": "error", "lost": "error", "stopped": "hint"}.get(job.state, "warning")
     notes = [message(note.kind, text.observed(note)) for note in observed]
-    parts = (_bar(job, done, best), *notes, _phases(steps), _applied(started), said, hint)
-    # The page's script reads these: it notifies when a run ends.
-    return tag("div", heading, *parts, class_="panel", data_run=f"{job.kind} {job.name}", data_state=job.state)
+    # The page's script reads the last two: it notifies when a run ends.
+    return tag(
+        "div",
+        heading,
+        _bar(job, done, best),
+        *notes,
+        message(kind, _lines(words)) if words else None,
+        class_="panel",
+        data_run=f"{job.kind} {job.name}",
+        data_state=job.state,
+    )
+
+
+def details(run: Path, started: Event | None, steps: Sequence[Event]) -> Markup:
+    """Which settings a run got and from whom, its settings file, and where the time of its newest steps goes.
+
+    Args:
+        run: its folder.
+        started: its first event.
+        steps: its newest steps.
+    """
+    file = run / "config.yaml"
+    saved = tag("a", text.RUN_SETTINGS, href=file_address(file), download=file.name)
+    return tag("div", _phases(steps), _applied(started), saved, class_="panel")
 
 
 def _phases(steps: Sequence[Event]) -> Markup | None:
@@ -93,17 +107,14 @@ def _applied(started: Event | None) -> Markup | None:
     config, sources = started.get("config"), started.get("sources")
     if not isinstance(config, dict) or not isinstance(sources, dict):
         return None
+    known = fields_of(TrainConfig)
     applied = [
-        (text.label(name), text.applied(_plain(name, config.get(name)), str(source)))
+        (text.label(name), text.applied(str(shown(known[name], config.get(name))), str(source)))
         for name, source in sources.items()
-        if name in fields_of(TrainConfig)
+        if name in known
     ]
     applied += [(words, str(started[key])) for key, words in text.STARTED_WORDS.items() if started.get(key) is not None]
     return fact_row((f"{name} ", tag("b", value)) for name, value in applied)
-
-
-def _plain(name: str, value: Any) -> str:
-    return str(shown(fields_of(TrainConfig)[name], value))
 
 
 def _bar(job: Job, done: Progress | None, best: float | None) -> Markup | None:
@@ -113,6 +124,9 @@ def _bar(job: Job, done: Progress | None, best: float | None) -> Markup | None:
     caption = text.count_of(done.done, done.total)
     if done.what == "training":
         caption = text.training_caption(done.done, done.total, done.epoch, done.epochs, best)
+    if job.started:
+        passed = (job.ended or time.time()) - job.started
+        caption += f" · {text.TIME_PASSED.format(duration=duration(passed))}"
     if done.seconds_left is not None:
         caption += f" · {text.TIME_LEFT.format(duration=duration(done.seconds_left))}"
     return progress_bar(share, text.phase(done.what), caption)
