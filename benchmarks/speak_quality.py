@@ -9,7 +9,6 @@ import argparse
 import json
 import statistics
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -79,7 +78,7 @@ def starter(num_sentences: int) -> dict[str, dict[str, list[float | None]]]:
                     out=Path(scratch) / f"{precision}-{seed}",
                 )
                 (model,) = evaluate(config).models
-                rows.append(asdict(model.summary))
+                rows.append(model.summary)
                 print(precision, seed, rows[-1], flush=True)
             found[precision] = {name: [row[name] for row in rows] for name in FIGURES}
     return found

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -185,7 +185,7 @@ def summaries(found: Evaluation) -> dict[str, dict[str, Any]]:
         said = ((load_audio(found.folder / one.wav, RATE), one.text) for one in model.scores)
         return error_rates([recognizer.recognize(wav, text) for wav, text in said])["wer"]
 
-    return {model.name: asdict(model.summary) | {OTHER: other(model)} for model in found.models}
+    return {model.name: model.summary | {OTHER: other(model)} for model in found.models}
 
 
 def cosine_of_recordings(folder: Path, run: Path, embed: Embed) -> float:

@@ -3,6 +3,7 @@
 import importlib
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -57,8 +58,13 @@ def run_as_printed(line: str, monkeypatch: pytest.MonkeyPatch, known: Mapping[st
         seen.extend(given[:1])
         return Nothing()
 
-    for name in WORK.get(module.removeprefix("utils.cli."), ()):
+    names = WORK.get(module.removeprefix("utils.cli."), ())
+    for name in names:
         monkeypatch.setattr(program, name, work)
     monkeypatch.setattr("utils.bases.download.download_base", work)
-    program.main([(known or {}).get(word, word) for word in words])
+    main = program.main
+    if isinstance(main, partial):
+        # It holds the work since it was imported.
+        main = partial(main.func, *(work if getattr(part, "__name__", "") in names else part for part in main.args))
+    main([(known or {}).get(word, word) for word in words])
     return next(iter(seen), None)

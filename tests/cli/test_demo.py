@@ -3,7 +3,6 @@
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -48,8 +47,8 @@ def test_a_failed_stage_fails_the_demo(tmp_path: Path, monkeypatch) -> None:
     assert end.value.code == 2
 
 
-def summary(wer: float | None, second_cosine: float | None, cosine: float = 0.5) -> SimpleNamespace:
-    return SimpleNamespace(wer=wer, second_cosine=second_cosine, cosine=cosine)
+def summary(wer: float | None, second_cosine: float | None, cosine: float = 0.5) -> dict[str, float | None]:
+    return {"wer": wer, "second_cosine": second_cosine, "cosine": cosine}
 
 
 def test_the_demo_says_in_words_what_changed() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from utils.errors import UserError
-from utils.evaluation.reference import ReferenceVoice, say
+from utils.evaluation.reference import say
 from utils.evaluation.second_encoder import RATE, SecondEncoder, second_encoder
 
 
@@ -24,8 +24,9 @@ def test_another_sentence_of_a_voice_is_nearer_than_another_voice() -> None:
         embed = second_encoder()
     except UserError as error:
         pytest.skip(str(error))
-    low, high = ReferenceVoice(name="en-us", pitch=20), ReferenceVoice(name="en-us+f3", pitch=80)
-    first, again = (embed(say(text, low)) for text in ("The bell rang twice.", "She bought a ticket for the train."))
-    other = embed(say("The bell rang twice.", high))
+    first, again = (
+        embed(say(text, "en-us", pitch=20)) for text in ("The bell rang twice.", "She bought a ticket for the train.")
+    )
+    other = embed(say("The bell rang twice.", "en-us+f3", pitch=80))
     assert float(first @ first) == pytest.approx(1, abs=1e-4)
     assert float(first @ again) > float(first @ other) + 0.05

@@ -22,10 +22,5 @@ def test_the_rate_is_the_share_of_letters_that_differ(transcript: str, recognize
     assert character_error_rate(transcript, recognized) == pytest.approx(expected)
 
 
-def test_spaces_count_where_they_are_asked_for() -> None:
-    assert character_error_rate("It's ten.", "its ten", count_spaces=True) == 0
-    assert character_error_rate("ab cd", "abcd", count_spaces=True) == pytest.approx(0.2)
-
-
 def test_vowel_signs_are_letters_too() -> None:
     assert letters("नमस्ते!") == "नमस्ते"

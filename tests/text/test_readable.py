@@ -47,11 +47,11 @@ def test_markup_and_pictures_are_left_out_of_speech(tokenizer: Tokenizer, text: 
 def test_what_is_left_out_is_named(tokenizer: Tokenizer) -> None:
     assert tokenizer.readable("The word 你好 means hello.", "en") == ("The word means hello.", ("你", "好"))
     found = tokenizer.readable("**See** [it](https://a.b) [1]\u200b, snake_case is 5*3*2<br>long.", "en")
-    assert found.unread == ("[", "](https://a.b)", "[1]", "<br>", "**", "\u200b", "*")
+    assert found.notes == ("[", "](https://a.b)", "[1]", "<br>", "**", "\u200b", "*")
     assert named(("**", *"\u200babcdefghijklmnopqrstuv")) == "** U+200B a b c d e f g h i j k l m n o p q r and 4 more"
     assert tokenizer.normalize(tokenizer.readable("Wait。Go，on！ ※", "en").text, "en") == "wait.go,on!"
-    assert tokenizer.readable("Wait。Go，on！ ※ 5 %", "en").unread == ("※",)
-    assert tokenizer.readable("\U0001f600\u2764", "en").unread == ("\U0001f600", "\u2764")
+    assert tokenizer.readable("Wait。Go，on！ ※ 5 %", "en").notes == ("※",)
+    assert tokenizer.readable("\U0001f600\u2764", "en").notes == ("\U0001f600", "\u2764")
     assert not any(map(str.isalnum, tokenizer.readable("Привет!", "en").text))
 
 

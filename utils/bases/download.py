@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from utils.bases.catalog import DOWNLOADED, LICENSE_ID, has_weights
 from utils.bases.find import LOCK_NAME, BaseLock, FileEntry, read_json, read_lock, write_json
-from utils.bases.hub import NEEDED_FILES, Hub, choose_hub, explained, is_offline
+from utils.bases.hub import NEEDED_FILES, choose_hub, describe, explained, fetch, is_offline
 from utils.callbacks import ProgressFn
 from utils.errors import UserError
 from utils.project.advice import command
@@ -158,8 +158,7 @@ def download_base(
         with _one_process(folder):
             # Another process may have finished it while this one waited.
             if not _is_here(folder, hub):
-                lock = hub.describe()
-                _Download(hub, lock, folder, progress).run(accept_license=accept_license, ask=ask)
+                _Download(describe(hub), folder, progress).run(accept_license=accept_license, ask=ask)
     return folder
 
 
@@ -208,8 +207,7 @@ def fetched_base(name: str, *, accept_license: bool = False, progress: ProgressF
 class _Download:
     """One run of a download, by the one process that may write to the folder."""
 
-    def __init__(self, hub: Hub, lock: BaseLock, folder: Path, progress: ProgressFn | None) -> None:
-        self.hub = hub
+    def __init__(self, lock: BaseLock, folder: Path, progress: ProgressFn | None) -> None:
         self.lock = lock
         self.folder = folder
         self.incoming = folder / INCOMING
@@ -218,7 +216,7 @@ class _Download:
     def run(self, *, accept_license: bool, ask: Ask | None) -> None:
         entries = self.lock.files
         has_text = any(entry.name == LICENSE_FILE for entry in entries)
-        link = f"{self.hub.page}/blob/{self.lock.commit}/{LICENSE_FILE}" if has_text else self.hub.page
+        link = f"{self.lock.page}/blob/{self.lock.commit}/{LICENSE_FILE}" if has_text else self.lock.page
         missing = [entry for entry in entries if not self._is_received(entry)]
         self.incoming.mkdir(parents=True, exist_ok=True)
         # Parts of files that the revision no longer holds, such as after `main` moved on.
@@ -236,7 +234,7 @@ class _Download:
             )
         require_license(
             self.folder.parent,
-            repository=self.hub.repository,
+            repository=self.lock.repository,
             link=link,
             accept=accept_license,
             ask=ask,
@@ -248,12 +246,12 @@ class _Download:
         for entry in entries:
             if (self.incoming / entry.name).exists():
                 (self.incoming / entry.name).replace(self.folder / entry.name)
-        about = {"name": self.hub.revision, "kind": "xtts-v2", "license": LICENSE_ID}
-        source = {"repository": self.hub.repository, "commit": self.lock.commit}
+        about = {"name": self.lock.revision, "kind": "xtts-v2", "license": LICENSE_ID}
+        source = {"repository": self.lock.repository, "commit": self.lock.commit}
         write_json(self.folder / ABOUT_NAME, {**about, **source, "training": TRAINING_DEFAULTS})
         self.lock.save(self.folder)
         shutil.rmtree(self.incoming)
-        logger.info("%s %s is complete in %s", self.hub.repository, self.hub.revision, self.folder)
+        logger.info("%s %s is complete in %s", self.lock.repository, self.lock.revision, self.folder)
 
     def _is_received(self, entry: FileEntry) -> bool:
         """Whether a verified copy of the file is on disk; a wrong one is removed from `.incoming`.
@@ -265,7 +263,7 @@ class _Download:
             return True
         if (self.folder / entry.name).exists() and read_lock(self.folder) is None:
             raise UserError(
-                what=f"{entry.name} already exists and is not the file of {self.hub.repository} {self.hub.revision}",
+                what=f"{entry.name} already exists and is not the file of {self.lock.repository} {self.lock.revision}",
                 where=str(self.folder),
                 fix="choose an empty folder, or move these files away",
             )
@@ -302,12 +300,12 @@ class _Download:
             if report is not None:
                 report(entry.name, before + here, total)
 
-        self.hub.fetch(entry, commit=self.lock.commit, part=part, report=received)
+        fetch(self.lock, entry, part=part, report=received)
         if not entry.matches(part, hashes=True):
             part.unlink()
             raise UserError(
                 what=f"{entry.name} is not the file the hub describes: its {entry.algorithm} or size differs",
-                where=self.hub.page,
+                where=self.lock.page,
                 fix="it was removed; run the download again, or use another HF_ENDPOINT or network if it recurs",
             )
         with part.open("r+b") as file:
@@ -319,7 +317,7 @@ class _Download:
         return self.incoming / f"{entry.name}.{entry.digest[:16]}.part"
 
 
-def _is_here(folder: Path, hub: Hub) -> bool:
+def _is_here(folder: Path, hub: BaseLock) -> bool:
     """Whether the folder holds this base whole, by its lock and its files' sizes.
 
     Raises:

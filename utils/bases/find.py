@@ -61,17 +61,22 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseLock:
-    """Where a base came from and what its files must be."""
+    """Where a base comes from and what its files must be."""
 
     repository: str
     """Repository on the hub, as owner/name."""
     revision: str
     """Branch or tag that was asked for."""
-    commit: str
-    """Commit that the revision stood for."""
     endpoint: str
-    """Address of the hub that was asked."""
-    files: tuple[FileEntry, ...]
+    """Address of the hub that was asked, without a slash at the end."""
+    commit: str = ""
+    """Commit that the revision stood for; empty while the hub was not asked."""
+    files: tuple[FileEntry, ...] = ()
+
+    @property
+    def page(self) -> str:
+        """Address of the repository, for people."""
+        return f"{self.endpoint}/{self.repository}"
 
     def save(self, folder: Path) -> None:
         """Mark `folder` as whole."""

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -49,80 +49,61 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TRANSIENT_STATUS = {408, 500, 502, 503, 504}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hub:
-    """One revision of one repository on one hub."""
+def describe(hub: BaseLock) -> BaseLock:
+    """What a revision holds now: its commit, and size and digest of each file of a base.
 
-    endpoint: str
-    """Address of the hub, without a slash at the end."""
-    repository: str
-    """Repository as owner/name."""
-    revision: str
-    """Branch or tag."""
-
-    @property
-    def page(self) -> str:
-        """Address of the repository, for people."""
-        return f"{self.endpoint}/{self.repository}"
-
-    def describe(self) -> BaseLock:
-        """What the revision holds now: its commit, and size and digest of each file of a base.
-
-        Raises:
-            UserError: the revision lacks a file that a base needs, or what answers is not a hub.
-            httpx.HTTPError, HFValidationError: see `explained`.
-        """
-        api = HfApi(endpoint=self.endpoint)
-        try:
-            info = api.model_info(
-                self.repository, revision=self.revision, files_metadata=True, timeout=LISTING_TIMEOUT_S
-            )
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            fix = "check HF_ENDPOINT, and whether a proxy or a login page intercepts the request"
-            raise UserError(
-                what="the server does not respond like a Hugging Face hub", where=self.endpoint, fix=fix
-            ) from error
-        entries = {sibling.rfilename: _entry(sibling) for sibling in info.siblings or []}
-        missing = [name for name in NEEDED_FILES if entries.get(name) is None]
-        if missing or not info.sha:
-            raise UserError(
-                what=f"revision {self.revision} is not an XTTS v2 base; missing: {', '.join(missing) or 'a commit'}",
-                where=self.page,
-                fix=f"choose another repository with --repository or {REPOSITORY_VARIABLE}",
-            )
-        files = tuple(entry for name in NEEDED_FILES + OPTIONAL_FILES if (entry := entries.get(name)) is not None)
-        return BaseLock(
-            repository=self.repository, revision=self.revision, commit=info.sha, endpoint=self.endpoint, files=files
+    Raises:
+        UserError: the revision lacks a file that a base needs, or what answers is not a hub.
+        httpx.HTTPError, HFValidationError: see `explained`.
+    """
+    api = HfApi(endpoint=hub.endpoint)
+    try:
+        info = api.model_info(hub.repository, revision=hub.revision, files_metadata=True, timeout=LISTING_TIMEOUT_S)
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        fix = "check HF_ENDPOINT, and whether a proxy or a login page intercepts the request"
+        raise UserError(
+            what="the server does not respond like a Hugging Face hub", where=hub.endpoint, fix=fix
+        ) from error
+    entries = {sibling.rfilename: _entry(sibling) for sibling in info.siblings or []}
+    missing = [name for name in NEEDED_FILES if entries.get(name) is None]
+    if missing or not info.sha:
+        raise UserError(
+            what=f"revision {hub.revision} is not an XTTS v2 base; missing: {', '.join(missing) or 'a commit'}",
+            where=hub.page,
+            fix=f"choose another repository with --repository or {REPOSITORY_VARIABLE}",
         )
-
-    def fetch(self, entry: FileEntry, *, commit: str, part: Path, report: Callable[[int], None]) -> None:
-        """Append to `part` until it has the file's size; what it holds already is not asked for again.
-
-        Args:
-            entry: the file wanted.
-            commit: commit to take it from.
-            part: file that receives the bytes; survives every failure.
-            report: called with the bytes of this file that are on disk.
-
-        Raises:
-            httpx.HTTPError: the hub refused, or the connection kept failing.
-            OSError: the disk is full or not writable.
-        """
-        url = hf_hub_url(self.repository, entry.name, revision=commit, endpoint=self.endpoint)
-        part.touch()
-        fruitless = 0
-        while (have := part.stat().st_size) < entry.size:
-            try:
-                _receive(url, part, size=entry.size, report=report)
-            except httpx.HTTPError as error:
-                fruitless = 0 if part.stat().st_size > have else fruitless + 1
-                if not _is_transient(error) or fruitless >= MAX_FRUITLESS_TRIES:
-                    raise
-                logger.warning("%s: %s; continuing at byte %d", entry.name, error, part.stat().st_size)
-                time.sleep(RETRY_WAIT_S * 2**fruitless)
+    files = tuple(entry for name in NEEDED_FILES + OPTIONAL_FILES if (entry := entries.get(name)) is not None)
+    return replace(hub, commit=info.sha, files=files)
 
 
-def choose_hub(version: str, repository: str | None = None) -> Hub:
+def fetch(lock: BaseLock, entry: FileEntry, *, part: Path, report: Callable[[int], None]) -> None:
+    """Append to `part` until it has the file's size; what it holds already is not asked for again.
+
+    Args:
+        lock: where to take it from.
+        entry: the file wanted.
+        part: file that receives the bytes; survives every failure.
+        report: called with the bytes of this file that are on disk.
+
+    Raises:
+        httpx.HTTPError: the hub refused, or the connection kept failing.
+        OSError: the disk is full or not writable.
+    """
+    url = hf_hub_url(lock.repository, entry.name, revision=lock.commit, endpoint=lock.endpoint)
+    part.touch()
+    fruitless = 0
+    while (have := part.stat().st_size) < entry.size:
+        try:
+            _receive(url, part, size=entry.size, report=report)
+        except httpx.HTTPError as error:
+            fruitless = 0 if part.stat().st_size > have else fruitless + 1
+            if not _is_transient(error) or fruitless >= MAX_FRUITLESS_TRIES:
+                raise
+            logger.warning("%s: %s; continuing at byte %d", entry.name, error, part.stat().st_size)
+            time.sleep(RETRY_WAIT_S * 2**fruitless)
+
+
+def choose_hub(version: str, repository: str | None = None) -> BaseLock:
     """Where a version is downloaded from; HF_ENDPOINT and XTTS_STUDIO_REPOSITORY are read now, not at import.
 
     Raises:
@@ -136,7 +117,7 @@ def choose_hub(version: str, repository: str | None = None) -> Hub:
         )
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     chosen = repository or os.environ.get(REPOSITORY_VARIABLE) or DEFAULT_REPOSITORY
-    return Hub(endpoint=endpoint.rstrip("/"), repository=chosen, revision=version)
+    return BaseLock(endpoint=endpoint.rstrip("/"), repository=chosen, revision=version)
 
 
 def is_offline() -> bool:
@@ -145,7 +126,7 @@ def is_offline() -> bool:
 
 
 @contextmanager
-def explained(hub: Hub, folder: Path) -> Iterator[None]:
+def explained(hub: BaseLock, folder: Path) -> Iterator[None]:
     """Turn faults of the hub, the network and the disk into UserErrors.
 
     Args:
@@ -225,7 +206,7 @@ def _entry(sibling: RepoSibling) -> FileEntry | None:
     return FileEntry(name=name, size=sibling.size, algorithm="git_sha1", digest=sibling.blob_id)
 
 
-def _refusal(error: HfHubHTTPError, hub: Hub) -> UserError:
+def _refusal(error: HfHubHTTPError, hub: BaseLock) -> UserError:
     """The hub answered, with an error status."""
     if isinstance(error, GatedRepoError):
         what = f"{hub.repository} requires you to accept its conditions on its page"

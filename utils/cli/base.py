@@ -1,7 +1,7 @@
 """Base models: python -m utils.cli.base list | download v2.0.2 | make-tiny --out DIR."""
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -70,13 +70,6 @@ def make_tiny(out: Path) -> None:
     print(make(out))
 
 
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_subcommands(
-        {"list": list_bases, "download": download, "make-tiny": make_tiny}, "List, download and make base models.", args
-    )
-
-
 def _where(entry: BaseEntry) -> str:
     if entry.name == STARTER:
         return f"{entry.folder}, ships with the project: small, English"
@@ -99,6 +92,14 @@ def _is_here(folder: Path) -> bool:
 def _ask(notice: str) -> bool:
     print(notice)
     return input("Do you accept this license? [y/N] ").strip().lower() in ("y", "yes")
+
+
+main = partial(
+    run_subcommands,
+    {"list": list_bases, "download": download, "make-tiny": make_tiny},
+    "List, download and make base models.",
+)
+"""The command; see `utils.cli.common.run_command` for its exit statuses."""
 
 
 if __name__ == "__main__":

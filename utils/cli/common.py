@@ -85,7 +85,7 @@ def run_command(
 
 
 def run_subcommands(
-    functions: Mapping[str, Callable[..., object]], description: str | None, args: Sequence[str] | None
+    functions: Mapping[str, Callable[..., object]], description: str | None, args: Sequence[str] | None = None
 ) -> None:
     """Do the subcommand that the command line names; parameters are flags, docstrings the help text.
 
@@ -100,6 +100,16 @@ def run_subcommands(
             args=args,
             config=(tyro.conf.OmitArgPrefixes,),
         )
+
+
+def run_function(function: Callable[..., object], args: Sequence[str] | None = None) -> None:
+    """Call a function whose parameters are flags, and whose docstring is the help text.
+
+    Raises:
+        SystemExit: as `run_command`.
+    """
+    with error_exits():
+        tyro.cli(function, prog=program(), args=args, config=(tyro.conf.OmitArgPrefixes,))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 With a base that speaks, the same held-out sentences are spoken before and after training, and what changed is measured.
 """
 
-from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -31,11 +31,6 @@ NUM_MEASURED = 30
 """Held-out sentences that are measured: ten did not show that a voice ended every fourth one wrongly."""
 LEAST_WORDS, LEAST_SIMILARITY = 2, 0.01
 """Words of 100, and similarity, that must change to count as a difference."""
-
-
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(DemoConfig, _demo, "Run the whole job on the bundled voice.", args)
 
 
 def _demo(config: DemoConfig) -> None:
@@ -118,18 +113,23 @@ def measure_voices(config: DemoConfig, report: ProgressFn) -> "Evaluation":
 def what_changed(before: "Summary", after: "Summary") -> list[str]:
     """What training changed, for readers who do not know the metrics."""
     lines, gains = [], []
-    if before.wer is not None and after.wer is not None:
-        first, then = (round(100 * max(0.0, 1 - wer)) for wer in (before.wer, after.wer))
+    wers = before["wer"], after["wer"]
+    if None not in wers:
+        first, then = (round(100 * max(0.0, 1 - wer)) for wer in wers)
         lines.append(f"a recognizer understood {first} of 100 words before training and {then} of 100 after")
         gains.append(then - first > LEAST_WORDS)
-    name = "cosine" if before.second_cosine is None or after.second_cosine is None else "second_cosine"
-    near, nearer = getattr(before, name), getattr(after, name)
+    name = "cosine" if before["second_cosine"] is None or after["second_cosine"] is None else "second_cosine"
+    near, nearer = before[name], after[name]
     if near is not None and nearer is not None:
         lines.append(f"similarity to the recorded voice was {near:.2f} before training and is {nearer:.2f} after")
         gains.append(nearer - near > LEAST_SIMILARITY)
     if gains and not any(gains):
         lines.append("training made this voice neither clearer nor more similar; more or longer recordings may help")
     return lines
+
+
+main = partial(run_command, DemoConfig, _demo, "Run the whole job on the bundled voice.")
+"""The command; see `utils.cli.common.run_command` for its exit statuses."""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Measure speech quality: python -m utils.cli.evaluate --project NAME --checkpoint best,base."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -37,11 +38,6 @@ ROWS = {
     "real_time": ("seconds of work a second of speech", "{:.2f}", "lower"),
 }
 """What is printed of a summary: name, format, and which way is better."""
-
-
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(EvaluateConfig, _evaluate, EvaluateConfig.__doc__, args)
 
 
 def _evaluate(config: EvaluateConfig) -> None:
@@ -82,12 +78,12 @@ def table(models: Sequence["ModelScores"]) -> Table:
     """One column a model, one row a measure."""
     summaries = [model.summary for model in models]
     made = Table(box=None)
-    made.add_column(f"{summaries[0].sentences} sentences")
+    made.add_column(f"{summaries[0]['sentences']} sentences")
     for model in models:
         made.add_column(model.name, justify="right")
     made.add_column("better")
     for name, (label, form, better) in ROWS.items():
-        made.add_row(label, *(cell(getattr(summary, name), form, summary.sentences) for summary in summaries), better)
+        made.add_row(label, *(cell(summary[name], form, summary["sentences"]) for summary in summaries), better)
     return made
 
 
@@ -97,6 +93,10 @@ def cell(value: float | None, form: str, sentences: int) -> str:
         return "-"
     count = f" ({round(value * sentences)} of {sentences})" if form == SHARE and sentences < FEW else ""
     return form.format(value) + count
+
+
+main = partial(run_command, EvaluateConfig, _evaluate, EvaluateConfig.__doc__)
+"""The command; see `utils.cli.common.run_command` for its exit statuses."""
 
 
 if __name__ == "__main__":

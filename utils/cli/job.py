@@ -7,8 +7,9 @@ ended, is written to events.jsonl there; everything it says goes to this process
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ import tyro
 from utils import jobs
 from utils.bases.catalog import DownloadConfig
 from utils.callbacks import ProgressFn
-from utils.cli.common import error_exits
+from utils.cli.common import run_function
 from utils.cli.demo import try_voice
 from utils.cli.evaluate import evaluate_and_print
 from utils.cli.fix import fix_clip
@@ -37,12 +38,6 @@ from utils.text.language_settings import LanguageConfig
 STOPPED = 143
 """Exit status after a SIGTERM that was not announced in job.json, as shells have it: 128 + SIGTERM."""
 PROGRESS_EVERY_S = 0.5
-
-
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.error_exits` for its exit statuses; 143 after SIGTERM, 0 after `jobs.stop`."""
-    with error_exits():
-        tyro.cli(run_job, prog="python -m utils.cli.job", args=args, config=(tyro.conf.OmitArgPrefixes,))
 
 
 def run_job(folder: Annotated[Path, tyro.conf.arg(metavar="DIR")]) -> None:
@@ -204,6 +199,9 @@ COMMANDS: dict[str, tuple[type[Config], Callable[[Any, ProgressFn], object]]] = 
     "synthesize": (SynthesizeConfig, _one("speaking", synthesize)),
 }
 """The settings of each kind of job, and what does it."""
+
+main = partial(run_function, run_job)
+"""The command; see `utils.cli.common.error_exits` for its exit statuses; 143 after SIGTERM, 0 after `jobs.stop`."""
 
 
 if __name__ == "__main__":

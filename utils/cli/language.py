@@ -1,6 +1,6 @@
 """Look at a language and add it to a base: python -m utils.cli.language --project NAME --language xx --extend 2000."""
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 SHOWN = 40
 """Characters and notes that are listed."""
-
-
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(LanguageConfig, look, "See how a base reads a language, and make one that reads it well.", args)
 
 
 def look(config: LanguageConfig) -> None:
@@ -85,6 +80,10 @@ def _print_reading(title: str, reading: "Coverage", limit: int) -> None:
         print(f"  sample            {' '.join(tokens)}")
     for note, count in reading.notes.most_common(SHOWN):
         print(f"  read literally    {note} ({count} times)")
+
+
+main = partial(run_command, LanguageConfig, look, "See how a base reads a language, and make one that reads it well.")
+"""The command; see `utils.cli.common.run_command` for its exit statuses."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Plan a dataset's limits: python -m utils.cli.lengths --csv metadata.csv."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from utils.cli.common import progress_phases, run_command
@@ -40,12 +40,6 @@ class LengthsConfig(Config):
             return self.csv
         assert self.project is not None
         return open_project(self.project, self.output).train_csv
-
-
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    description = "Show how long clips and texts are, and the limits to train with."
-    run_command(LengthsConfig, _lengths, description, args)
 
 
 def _lengths(config: LengthsConfig) -> None:
@@ -100,6 +94,10 @@ def _language(config: LengthsConfig) -> tuple[str, str]:
     if beside.is_file():
         return beside.read_text(encoding="utf-8").strip(), "from lang.txt"
     return "en", "assumed; give --language if it is another"
+
+
+main = partial(run_command, LengthsConfig, _lengths, "Show how long clips and texts are, and the limits to train with.")
+"""The command; see `utils.cli.common.run_command` for its exit statuses."""
 
 
 if __name__ == "__main__":

@@ -28,11 +28,6 @@ CHOSEN = ("batch_size", "grad_accumulation", *(switch.field for switch in MEASUR
 """Settings that preflight chooses."""
 
 
-def time_left(seconds: float) -> str:
-    """Such as `about 3 min left`."""
-    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {max(1.0, seconds):.0f} s left"
-
-
 def head() -> str:
     """What stands above the lines."""
     return f"{'':{WIDTH}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
@@ -88,8 +83,9 @@ def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[
                 rows.append(row)
                 report("measuring", len(rows), len(rows) + left)
                 seconds = (time.monotonic() - started) / len(rows) * left
+                time_left = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(1.0, seconds):.0f} s"
                 # At once, also into a file or a pipe.
-                print(line(row) + (f"   {time_left(seconds)} for {left} more" if left else ""), flush=True)
+                print(line(row) + (f"   about {time_left} left for {left} more" if left else ""), flush=True)
                 yield row
 
         # The plainest combination comes first, and is the slowest.

@@ -1,7 +1,7 @@
 """Recordings with transcripts to a dataset: python -m utils.cli.prepare --input PATH --project NAME --language en."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from utils.cli.common import StageFlags, progress_phases, run_command
 from utils.dataset.settings import PrepareConfig
@@ -13,11 +13,6 @@ from utils.project.paths import open_project
 @dataclass(frozen=True, kw_only=True)
 class PrepareCommand(StageFlags, PrepareConfig):
     """Turn recordings with transcripts into a dataset."""
-
-
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(PrepareCommand, _prepare, "Turn recordings with transcripts into a dataset.", args)
 
 
 def _prepare(given: PrepareCommand) -> None:
@@ -39,6 +34,10 @@ def _prepare(given: PrepareCommand) -> None:
     print(result.table())
     if result.used:
         print(f"next  {command('train', project=project, base=None if config.base == STARTER else config.base)}")
+
+
+main = partial(run_command, PrepareCommand, _prepare, "Turn recordings with transcripts into a dataset.")
+"""The command; see `utils.cli.common.run_command` for its exit statuses."""
 
 
 if __name__ == "__main__":

@@ -7,22 +7,15 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import tyro
 
-from utils.cli.common import error_exits
+from utils.cli.common import run_function
 from utils.config import TrainConfig
 from utils.jobs.child import EXIT_BASE
 from utils.training.distributed import STATUS_FILE
-
-
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.error_exits` for its exit statuses."""
-    with error_exits():
-        tyro.cli(run_rank, prog="python -m utils.cli.rank", args=args, config=(tyro.conf.OmitArgPrefixes,))
 
 
 def run_rank(settings: tyro.conf.Positional[Path], job: Path | None = None) -> None:
@@ -54,6 +47,10 @@ def run_rank(settings: tyro.conf.Positional[Path], job: Path | None = None) -> N
         # The run was stopped and saved. A process that ended with that status would be taken for a fault.
         if is_first:
             (settings.parent / STATUS_FILE).write_text(json.dumps({"status": status}), encoding="utf-8")
+
+
+main = partial(run_function, run_rank)
+"""The command; see `utils.cli.common.error_exits` for its exit statuses."""
 
 
 if __name__ == "__main__":

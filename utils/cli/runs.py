@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -49,8 +50,12 @@ def show(run: Annotated[str, tyro.conf.Positional], /, project: str, output: Pat
         output: the folder that holds all projects.
     """
     info = read_run(find_run(open_project(project, output), run))
-    parts = (_progress(info), _observed(info), _proof(info), _settings(info.folder), _events(info), _checkpoints(info))
-    for line in chain(*parts):
+    observed = (
+        f"{'warning' if observation.kind == 'warning' else 'note':<9} {observation.sentence}"
+        for observation in observe(info.job)
+    )
+    events = ["last events", *_aligned([("", *_event(event)) for event in tail(info.job.events, NUM_EVENTS)])]
+    for line in chain(_progress(info), observed, _proof(info), _settings(info.folder), events, _checkpoints(info)):
         print(line)
 
 
@@ -94,11 +99,6 @@ def clean(
     print(f"removed {total}")
 
 
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_subcommands({"list": list_all, "show": show, "clean": clean}, "List, show and remove training runs.", args)
-
-
 def _row(project: Project, info: RunInfo) -> tuple[str, ...]:
     best = f"{info.best_loss:.3f}" if info.best_loss is not None else "-"
     return (
@@ -127,11 +127,6 @@ def _progress(info: RunInfo) -> Iterable[str]:
         yield f"eval      {info.best_loss:.3f} at best"
     yield f"size      {size(info.num_bytes)}"
     yield f"age       {_age(info.last_write)} since it wrote something"
-
-
-def _observed(info: RunInfo) -> Iterable[str]:
-    for observation in observe(info.job):
-        yield f"{'warning' if observation.kind == 'warning' else 'note':<9} {observation.sentence}"
 
 
 def _settings(folder: Path) -> Iterable[str]:
@@ -164,11 +159,6 @@ def _proof(info: RunInfo) -> Iterable[str]:
         requested = ("on" if asked else "off") if isinstance(asked, bool | None) else str(asked)
         rows.append(("", name, requested, *seen))
     yield from _aligned(rows)
-
-
-def _events(info: RunInfo) -> Iterable[str]:
-    yield "last events"
-    yield from _aligned([("", *_event(event)) for event in tail(info.job.events, NUM_EVENTS)])
 
 
 def _event(event: Event) -> tuple[str, ...]:
@@ -230,6 +220,12 @@ def _aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> Iterab
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
+
+
+main = partial(
+    run_subcommands, {"list": list_all, "show": show, "clean": clean}, "List, show and remove training runs."
+)
+"""The command; see `utils.cli.common.run_command` for its exit statuses."""
 
 
 if __name__ == "__main__":

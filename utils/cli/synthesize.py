@@ -2,19 +2,14 @@
 
 import secrets
 import time
-from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 
 from utils.cli.common import progress_phases, run_command
 from utils.config import SynthesizeConfig
 from utils.errors import UserError
 from utils.options import SpeechSettings
 from utils.runs.layout import READY
-
-
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(SynthesizeConfig, _synthesize, "Generate speech from a text with an exported model or a base.", args)
 
 
 def _synthesize(config: SynthesizeConfig) -> None:
@@ -50,6 +45,12 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     speech = speaker.speak(config.text, voice=voice, **settings)
     speech.save(config.out)
     return speech.seconds, time.perf_counter() - started
+
+
+main = partial(
+    run_command, SynthesizeConfig, _synthesize, "Generate speech from a text with an exported model or a base."
+)
+"""The command; see `utils.cli.common.run_command` for its exit statuses."""
 
 
 if __name__ == "__main__":

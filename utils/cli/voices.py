@@ -3,7 +3,7 @@
 Its voices are known by name to the page, `utils.cli.synthesize --voice` and the speech server.
 """
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from utils.cli.common import run_subcommands
@@ -74,9 +74,10 @@ def _next(name: str, output: Path) -> str:
     return f"next: {command('synthesize', output=output, model='starter', voice=name, text='Hello.', out='hello.wav')}"
 
 
-def main(args: Sequence[str] | None = None) -> None:
-    """The command; exits with 2 after a fault that the user can fix."""
-    run_subcommands({"list": list_voices, "make": make, "mix": mix, "rename": rename, "remove": remove}, __doc__, args)
+main = partial(
+    run_subcommands, {"list": list_voices, "make": make, "mix": mix, "rename": rename, "remove": remove}, __doc__
+)
+"""The command; exits with 2 after a fault that the user can fix."""
 
 
 if __name__ == "__main__":

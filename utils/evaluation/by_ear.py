@@ -94,10 +94,10 @@ class Examiner:
             # Silence is like no voice.
             cosines = [one.cosine or 0.0 for one in one_by_one]
             means = {"words": sum(rights) / len(rights), "cosine": sum(cosines) / len(cosines)}
-            parts = {**means, "flawless": summary.flawless}
+            parts = {**means, "flawless": summary["flawless"]}
             # Two digits: what differs by less sounds the same.
             step, score = int(model["checkpoint"]), round(sum(parts.values()), 2)
-            scores.append({"step": step, "score": score, **parts, "texts": summary.sentences, "seconds": seconds})
+            scores.append({"step": step, "score": score, **parts, "texts": summary["sentences"], "seconds": seconds})
         return {"scores": scores, "texts": scores[0]["texts"]}
 
     def _shares(self) -> dict[str, Any]:
@@ -124,9 +124,9 @@ class Examiner:
         self._unscored = 0
         for measured, _ in self._measured([self.base, model], sentences, SEED + 1):
             words, summary = sum(map(_is_right, measured.scores)) / len(measured.scores), measured.summary
-            rates = {"wer": summary.wer, "cer": summary.cer} if self.recognizer else {}
-            shares.append({"words": words, "flawless": summary.flawless, **rates})
-        return {"texts": summary.sentences, "base": shares[0], "model": shares[1]}
+            rates = {name: summary[name] for name in ("wer", "cer")} if self.recognizer else {}
+            shares.append({"words": words, "flawless": summary["flawless"], **rates})
+        return {"texts": summary["sentences"], "base": shares[0], "model": shares[1]}
 
     def _measured(
         self, models: Sequence[dict[str, Any]], sentences: Sequence[SpokenSentence], seed: int

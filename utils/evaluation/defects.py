@@ -3,8 +3,6 @@
 Shapes: T frames (80 a second), F features.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from torch import Tensor
 
@@ -25,26 +23,11 @@ LOOP_LIKENESS = 0.9
 """Least mean cosine of a repetition's frames."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Defects:
-    """What is wrong with one spoken sentence."""
-
-    silent: bool = False
-    """There is no sound, or a pause of more than 1.2 s."""
-    run_on: bool = False
-    """It speaks on after the sentence, or never ended by itself."""
-    early_stop: bool = False
-    """The end of the sentence is missing."""
-    loop: bool = False
-    """A piece is said over and over, or a sound is held."""
-
-    @property
-    def names(self) -> list[str]:
-        return [name for name in ("silent", "run_on", "early_stop", "loop") if getattr(self, name)]
-
-
-def find_defects(wav: Tensor, reference: Tensor, *, finished: bool = True, pace: float = 1.0) -> Defects:
+def find_defects(wav: Tensor, reference: Tensor, *, finished: bool = True, pace: float = 1.0) -> list[str]:
     """Defects of speech against a recording of the same sentence.
+
+    silent: there is no sound, or a pause of more than 1.2 s. run_on: it speaks on after the sentence, or never ended by
+    itself. early_stop: the end of the sentence is missing. loop: a piece is said over and over, or a sound is held.
 
     Args:
         wav: speech, [1, N] at 16 000 Hz.
@@ -54,18 +37,19 @@ def find_defects(wav: Tensor, reference: Tensor, *, finished: bool = True, pace:
     """
     said, wanted = trimmed(wav), trimmed(reference)
     if said.shape[1] < 0.1 * RATE:
-        return Defects(silent=True, early_stop=True, run_on=not finished)
+        return ["silent", *([] if finished else ["run_on"]), "early_stop"]
     length = said.shape[1] / wanted.shape[1] / pace
     said_features, wanted_features = mfccs(said), mfccs(wanted)
     end_said, end_wanted = best_ends(said_features, wanted_features)
     extra_s = (len(said_features) - end_said) / FRAMES_PER_SECOND
     lost_s = (len(wanted_features) - end_wanted) / FRAMES_PER_SECOND
-    return Defects(
-        silent=longest_pause(wav) > MAX_SILENCE_S,
-        run_on=not finished or length > LONGEST or extra_s > MAX_EXTRA_S,
-        early_stop=length < SHORTEST or lost_s > MAX_LOST_S,
-        loop=loop_seconds(wav) >= LOOP_S,
-    )
+    found = {
+        "silent": longest_pause(wav) > MAX_SILENCE_S,
+        "run_on": not finished or length > LONGEST or extra_s > MAX_EXTRA_S,
+        "early_stop": length < SHORTEST or lost_s > MAX_LOST_S,
+        "loop": loop_seconds(wav) >= LOOP_S,
+    }
+    return [name for name, is_found in found.items() if is_found]
 
 
 def end_of_sound(wav: Tensor) -> float:

@@ -19,7 +19,7 @@ from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.measure import Embed, SpokenSentence, embedder, score_model, speak_texts
 from utils.evaluation.plots import draw
 from utils.evaluation.recognition import find_recognizer, usable
-from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
+from utils.evaluation.reference import find_voice, near_misses, say
 from utils.evaluation.scores import ModelScores, as_values, error_rates
 from utils.evaluation.second_encoder import second_encoder
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
@@ -113,7 +113,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
 
 
 def make_sentence(
-    text: str, others: Sequence[str], voice: ReferenceVoice | None, *, recording: Tensor | None = None
+    text: str, others: Sequence[str], voice: str | None, *, recording: Tensor | None = None
 ) -> SpokenSentence:
     """A sentence with its references.
 
@@ -181,7 +181,7 @@ def _language(config: EvaluateConfig, project: Project | None) -> str:
 
 
 def _sentences(
-    config: EvaluateConfig, project: Project | None, voice: ReferenceVoice | None, no_voice: str
+    config: EvaluateConfig, project: Project | None, voice: str | None, no_voice: str
 ) -> list[SpokenSentence]:
     """The sentences with their references: recordings of the project, else the reference synthesizer."""
     recordings = _texts(config, project)

@@ -3,8 +3,6 @@
 Shapes: N samples at 16 000 Hz, T frames, K mel bands.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,16 +15,10 @@ PITCH_HOP = 200
 DB = 20 / np.log(10)
 
 
-@dataclass(frozen=True, kw_only=True)
-class VoiceMeasures:
-    """What is measured of a voice without any training."""
-
-    pitch_hz: float
-    """Median pitch of voiced frames; not a number where nothing is voiced."""
-    pitch_range: float
-    """From the 10th to the 90th percentile of pitch, in semitones."""
-    spectrum: NDArray[np.float32]
-    """Long-term average of each mel band in dB, mean 0, [K]."""
+VoiceMeasures = tuple[float, float, NDArray[np.float32]]
+"""What is measured of a voice without any training: median pitch of voiced frames in Hz, not a number where nothing is
+voiced; from the 10th to the 90th percentile of pitch, in semitones; long-term average of each mel band in dB, mean 0,
+[K]."""
 
 
 def sound_of(wav: Tensor) -> VoiceMeasures:
@@ -36,11 +28,7 @@ def sound_of(wav: Tensor) -> VoiceMeasures:
     mels, is_active = log_mels(wav), active(wav)
     kept = mels[: len(is_active)][torch.from_numpy(is_active[: len(mels)])]
     spectrum = (kept.exp().square().mean(0).clamp(min=1e-12).log().numpy() / 2 if len(kept) else np.zeros(1)) * DB
-    return VoiceMeasures(
-        pitch_hz=float(middle),
-        pitch_range=float(12 * np.log2(high / low)) if len(voiced) else float("nan"),
-        spectrum=(spectrum - spectrum.mean()).astype(np.float32),
-    )
+    return float(middle), float(12 * np.log2(high / low)), (spectrum - spectrum.mean()).astype(np.float32)
 
 
 def difference(one: VoiceMeasures, other: VoiceMeasures) -> dict[str, float]:
@@ -48,10 +36,11 @@ def difference(one: VoiceMeasures, other: VoiceMeasures) -> dict[str, float]:
 
     Pitches are not numbers where a voice is not voiced.
     """
+    (pitch, pitch_range, spectrum), (other_pitch, other_range, other_spectrum) = one, other
     return {
-        "pitch": float(abs(12 * np.log2(one.pitch_hz / other.pitch_hz))),
-        "pitch_range": abs(one.pitch_range - other.pitch_range),
-        "spectrum": float(np.sqrt(((one.spectrum - other.spectrum) ** 2).mean())),
+        "pitch": float(abs(12 * np.log2(pitch / other_pitch))),
+        "pitch_range": abs(pitch_range - other_range),
+        "spectrum": float(np.sqrt(((spectrum - other_spectrum) ** 2).mean())),
     }
 
 

@@ -5,7 +5,7 @@ Shapes: N samples at 16 000 Hz, E speaker embedding width.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from utils.evaluation.defects import MAX_EXTRA_S, end_of_sound, find_defects
 from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
 from utils.evaluation.likeness import difference, sound_of
 from utils.evaluation.recognition import Recognizer
-from utils.evaluation.scores import ModelScores, Score
+from utils.evaluation.scores import DEFECTS, ModelScores, Score
 from utils.evaluation.warping import distances, rank
 from utils.inference.batch import Piece
 from utils.inference.engine import Synthesizer
@@ -108,11 +108,12 @@ def score_model(
         near = [mfccs(trimmed(one)) for one in sentence.near_misses]
         words = recognizer.recognize(wav, sentence.text) if recognizer else None
         defects = find_defects(wav, sentence.reference, finished=spoken.finished, pace=pace)
-        if recognizer and words and words.has_end and (defects.run_on or defects.early_stop):
+        if recognizer and words and words.has_end and {"run_on", "early_stop"}.intersection(defects):
             # By its sound alone, every seventh ending of people's own recordings differs too much from espeak-ng's.
             end = recognizer.end_of(wav)
-            talks_on = defects.run_on if end is None else end_of_sound(wav) - end > MAX_EXTRA_S
-            defects = replace(defects, early_stop=False, run_on=talks_on or not spoken.finished)
+            talks_on = "run_on" in defects if end is None else end_of_sound(wav) - end > MAX_EXTRA_S
+            kept = {"run_on"} if talks_on or not spoken.finished else set()
+            defects = [name for name in DEFECTS if name in kept | {*defects} - {"run_on", "early_stop"}]
         rendition = sentence.rendition
         scores.append(
             Score(
@@ -134,7 +135,7 @@ def score_model(
                 second_cosine=_cosine(second_embed, inner, own_second),
                 **difference(sound_of(wav), own_sound),
                 duration_ratio=_seconds(wav) / _seconds(sentence.reference),
-                defects=defects.names,
+                defects=defects,
             )
         )
     return ModelScores(name=name, scores=scores)

@@ -36,7 +36,8 @@ def _summary(models: Sequence[ModelScores], path: Path) -> Path:
         indices = np.arange(len(names))
         width = 0.8 / len(models)
         for number, model in enumerate(models):
-            values = [_number(getattr(model.summary, name)) for name in names]
+            measured = (model.summary[name] for name in names)
+            values = [float("nan") if value is None else value for value in measured]
             axis.bar(indices + (number - (len(models) - 1) / 2) * width, values, width, label=model.name)
         axis.set_xticks(indices, [label.replace(", ", "\n") for label in names.values()], fontsize=8)
         axis.set_title(title, fontsize=10)
@@ -62,7 +63,3 @@ def _sentences(models: Sequence[ModelScores], path: Path) -> Path:
     figure.axes[-1].set_xlabel("sentence")
     figure.savefig(path, dpi=90)
     return path
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value

@@ -9,7 +9,6 @@ import re
 import subprocess
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import soundfile
 import torch
@@ -32,20 +31,8 @@ _CLAUSES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 ABSENT = "espeak-ng is not installed (apt-get install espeak-ng, or espeak-ng's own installer)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReferenceVoice:
-    """How the reference synthesizer speaks."""
-
-    name: str
-    """espeak-ng voice, with or without a variant: en-us, en-us+f2, de."""
-    pitch: int = 50
-    """0 to 99."""
-    speed: int = 160
-    """Words a minute."""
-
-
-def find_voice(language: str, name: str | None = None) -> ReferenceVoice:
-    """The reference voice for a language.
+def find_voice(language: str, name: str | None = None) -> str:
+    """The reference voice for a language, an espeak-ng voice with or without a variant: en-us, en-us+f2, de.
 
     Args:
         language: code of the sentences' language.
@@ -54,18 +41,24 @@ def find_voice(language: str, name: str | None = None) -> ReferenceVoice:
     Raises:
         UserError: there is none.
     """
-    voice = ReferenceVoice(name=name or VOICES.get(language, language))
+    voice = name or VOICES.get(language, language)
     say("a", voice)
     return voice
 
 
-def say(text: str, voice: ReferenceVoice) -> Tensor:
+def say(text: str, voice: str, *, pitch: int = 50, speed: int = 160) -> Tensor:
     """The text as the reference synthesizer says it, [1, N] at 16 000 Hz.
+
+    Args:
+        text: at least one word.
+        voice: see `find_voice`.
+        pitch: 0 to 99.
+        speed: words a minute.
 
     Raises:
         UserError: espeak-ng is not installed or has no such voice.
     """
-    options = ["-v", voice.name, "-p", str(voice.pitch), "-s", str(voice.speed), "-z", "-b", "1", "--stdin"]
+    options = ["-v", voice, "-p", str(pitch), "-s", str(speed), "-z", "-b", "1", "--stdin"]
     try:
         # Through standard input: a text that begins with a dash is no option.
         done = subprocess.run([PROGRAM, *options, "--stdout"], input=text.encode(), capture_output=True, timeout=60)
@@ -73,7 +66,7 @@ def say(text: str, voice: ReferenceVoice) -> Tensor:
         raise UserError(what=ABSENT) from error
     if done.returncode or len(done.stdout) <= 44:
         message = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise UserError(what=f"espeak-ng cannot speak with voice {voice.name!r}: {message[0]}")
+        raise UserError(what=f"espeak-ng cannot speak with voice {voice!r}: {message[0]}")
     # A stream's header does not know its length; only what follows it counts.
     header, samples = done.stdout[:44], done.stdout[44:]
     rate = int.from_bytes(header[24:28], "little")

@@ -9,6 +9,9 @@ import numpy as np
 
 from utils.evaluation.recognition import UNDERSTOOD, Recognized
 
+DEFECTS = ("silent", "run_on", "early_stop", "loop")
+"""See `utils.evaluation.defects.find_defects`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
@@ -47,6 +50,7 @@ class Score:
     duration_ratio: float
     """Length of the speech over the reference's."""
     defects: list[str] = field(default_factory=list)
+    """Of `DEFECTS`, in that order."""
 
     @property
     def agrees(self) -> bool | None:
@@ -56,33 +60,13 @@ class Score:
         return (self.wer < UNDERSTOOD) == (self.near_miss_rank == 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """All sentences of one model: shares from 0 to 1, means over sentences where the figure exists."""
+Summary = dict[str, Any]
+"""All sentences of one model: shares from 0 to 1, means over sentences where the figure exists, else None.
 
-    sentences: int
-    wer: float | None
-    """Wrong words of all sentences over the words of all."""
-    cer: float | None
-    agreement: float | None
-    """Sentences that recognizer and near misses judge alike: both right or both wrong."""
-    retrieval: float
-    near_miss: float | None
-    mcd_db: float
-    cosine: float | None
-    second_cosine: float | None
-    pitch: float
-    pitch_range: float
-    spectrum: float
-    duration_ratio: float
-    silent: float
-    run_on: float
-    early_stop: float
-    loop: float
-    flawless: float
-    """Sentences without any defect."""
-    real_time: float
-    """Seconds of work for a second of speech; below 1 is faster than real time."""
+sentences: how many. wer, cer: wrong words or characters of all sentences over those of all. agreement: sentences that
+recognizer and near misses judge alike, both right or both wrong. flawless: sentences without any defect. real_time:
+seconds of work for a second of speech, below 1 is faster than real time. All others as in `Score`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +81,7 @@ class ModelScores:
         scores = self.scores
         assert scores, "nothing was spoken"
         near = [score.near_miss_rank == 1 for score in scores if score.near_miss_rank is not None]
-        flaws = {
-            name: float(np.mean([name in score.defects for score in scores]))
-            for name in ("silent", "run_on", "early_stop", "loop")
-        }
+        flaws = {name: float(np.mean([name in score.defects for score in scores])) for name in DEFECTS}
         return Summary(
             sentences=len(scores),
             retrieval=float(np.mean([score.retrieval_rank == 1 for score in scores])),
@@ -133,7 +114,7 @@ def as_values(models: Sequence[ModelScores], missing: dict[str, str], facts: dic
         "models": [
             {
                 "name": model.name,
-                "summary": dataclasses.asdict(model.summary),
+                "summary": model.summary,
                 "sentences": [dataclasses.asdict(score) for score in model.scores],
             }
             for model in models

@@ -7,7 +7,7 @@ a language has them.
 import re
 from functools import lru_cache
 
-from utils.text.number_words import words_table
+from utils.text.number_words import sign_and_amount, words_table
 
 POINT_LANGUAGES = ("en", "hi", "ja", "ru", "zh")
 """Those whose rules of stock read a point before decimals; the others read a comma, and take 12.500 for thousands."""
@@ -37,7 +37,7 @@ def write_amounts(text: str, code: str) -> str:
     words, (money, names) = words_table()[code], _money_rule(code)
 
     def amount(match: re.Match[str]) -> str:
-        sign, number = (match[1], match[2]) if match[1] else (match[4], match[3])
+        sign, number = sign_and_amount(match)
         whole, cents = _parts(number)
         if code in _POINT:
             space = " " if code in ("ko", "hi") else ""
@@ -88,7 +88,7 @@ def _parts(number: str) -> tuple[str, str]:
 
 def _separated(number: str, code: str) -> str:
     """A number with the decimal sign that the language's rules read, where both signs or the other one are written."""
-    whole, sign, fraction = max(number.rpartition(","), number.rpartition("."), key=lambda parts: len(parts[0]))
+    whole, sign, fraction = _last_sign(number)
     wanted = "." if code in POINT_LANGUAGES else ","
     is_fraction = sign and number.count(sign) == 1 and (len(fraction) != 3 or whole == "0")
     if is_fraction and (whole == "0" or set(".,") & set(whole)):
@@ -109,6 +109,11 @@ def _separated(number: str, code: str) -> str:
     return number
 
 
+def _last_sign(number: str) -> tuple[str, str, str]:
+    """What stands before the last point or comma of a number, that sign, and what follows."""
+    return max(number.rpartition(","), number.rpartition("."), key=lambda parts: len(parts[0]))
+
+
 def _chinese(number: str) -> str:
     from TTS.tts.layers.xtts.zh_num2words import num2chn
 
@@ -116,7 +121,7 @@ def _chinese(number: str) -> str:
 
 
 def _decimal(number: str, word: str) -> str:
-    whole, sign, fraction = max(number.rpartition(","), number.rpartition("."), key=lambda parts: len(parts[0]))
+    whole, sign, fraction = _last_sign(number)
     if not whole or (sign == "." and len(fraction) == 3 and "," not in whole) or number.count(sign) > 1:
         return number
     zeros = len(fraction) - len(fraction.lstrip("0"))

@@ -3,6 +3,8 @@
 import re
 import unicodedata
 
+from utils.text.number_words import keep_apart, sign_and_amount
+
 _BELOW_HUNDRED = unicodedata.normalize(
     "NFC",
     "शून्य एक दो तीन चार पाँच छह सात आठ नौ "
@@ -32,8 +34,8 @@ _PLAIN = re.compile(_NUMBER)
 def expand_numbers(text: str) -> str:
     """`text` with amounts of money, ordinals, decimals and whole numbers as words; all digits of Unicode are read."""
     text = _MONEY.sub(_money, text)
-    text = _ORDINAL.sub(lambda match: _spaced(ordinal(match[1]), match), text)
-    return _PLAIN.sub(lambda match: _spaced(number(match[0]), match), text)
+    text = _ORDINAL.sub(lambda match: keep_apart(ordinal(match[1]), match), text)
+    return _PLAIN.sub(lambda match: keep_apart(number(match[0]), match), text)
 
 
 def number(written: str) -> str:
@@ -61,16 +63,9 @@ def ordinal(written: str) -> str:
 
 
 def _money(match: re.Match[str]) -> str:
-    sign, amount = (match[1], match[2]) if match[1] else (match[4], match[3])
-    return _spaced(f"{number(amount)} {_CURRENCIES[sign]}", match)
+    sign, amount = sign_and_amount(match)
+    return keep_apart(f"{number(amount)} {_CURRENCIES[sign]}", match)
 
 
 def _digits(written: str) -> str:
     return " ".join(_BELOW_HUNDRED[int(digit)] for digit in written)
-
-
-def _spaced(words: str, match: re.Match[str]) -> str:
-    """Keep words apart from letters that touch the number: 5वीं, but also 5किलो."""
-    before = " " if match.start() and match.string[match.start() - 1].isalpha() else ""
-    after = " " if match.string[match.end() : match.end() + 1].isalpha() else ""
-    return before + words + after

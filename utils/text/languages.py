@@ -5,25 +5,8 @@ import importlib.util
 from utils.errors import UserError
 
 # The languages that stock coqui-tts has cleaners for.
-CLEANED_LANGUAGES = (
-    "ar",
-    "cs",
-    "de",
-    "en",
-    "es",
-    "fr",
-    "hi",
-    "hu",
-    "it",
-    "ja",
-    "ko",
-    "nl",
-    "pl",
-    "pt",
-    "ru",
-    "tr",
-    "zh",
-)
+_CLEANED = "ar cs de en es fr hi hu it ja ko nl pl pt ru tr zh"
+CLEANED_LANGUAGES = tuple(_CLEANED.split())
 AMHARIC = "amh"
 ALIASES = {"am": AMHARIC}
 """Other spellings of a code."""

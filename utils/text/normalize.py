@@ -7,7 +7,7 @@ of Hindi and Japanese, Amharic and all other languages have rules of this projec
 import re
 import unicodedata
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from utils.errors import UserError
 from utils.text.amharic.normalize import normalize_amharic
@@ -18,6 +18,7 @@ from utils.text.japanese import expand_numbers as expand_japanese_numbers
 from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages, to_lower
 from utils.text.number_words import spell_numbers
 from utils.text.punctuation import plain_punctuation
+from utils.text.readable import Readable
 from utils.text.shorthand import write_shorthand
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe0e\ufe0f\ufeff]")
@@ -45,15 +46,7 @@ _JOINERS = "\u200c\u200d"
 _WORDLESS_SYMBOLS = "%$€£¥₹&@#+=°"
 
 
-class Normalized(NamedTuple):
-    """A text as the tokenizer reads it."""
-
-    text: str
-    notes: tuple[str, ...]
-    """What had no rule and is read literally or dropped; empty when nothing."""
-
-
-def normalize(text: str, language: str) -> Normalized:
+def normalize(text: str, language: str) -> Readable:
     """`text` in words and one spelling; nothing here depends on a base or its vocabulary.
 
     Args:
@@ -74,7 +67,7 @@ def normalize(text: str, language: str) -> Normalized:
         apart, notes = write_dates(_MONEY_SPACE.sub("", known), code)
         apart = write_amounts(apart, code)
         try:
-            return Normalized(_stock(apart, code).replace(" .", "."), tuple(notes))
+            return Readable(_stock(apart, code).replace(" .", "."), tuple(notes))
         except UserError:
             if not any(map(str.isdecimal, apart)):
                 raise
@@ -82,7 +75,7 @@ def normalize(text: str, language: str) -> Normalized:
     if code == AMHARIC:
         # Before the rules, which tidy the spaces that pictures leave.
         kept, notes = _without_pictures(visible)
-        return Normalized(normalize_amharic(kept), tuple(notes))
+        return Readable(normalize_amharic(kept), tuple(notes))
     return _general(visible, code)
 
 
@@ -101,7 +94,7 @@ def _stock(text: str, code: str) -> str:
         raise UserError(what=f"the {code} text rules cannot read {text[:60]!r}: {error}") from error
 
 
-def _without_rule(text: str, code: str, notes: list[str]) -> Normalized:
+def _without_rule(text: str, code: str, notes: list[str]) -> Readable:
     """A text whose numbers stock's rules cannot read, first without ordinals, then digit by digit."""
     notes = [*notes, f"no rule for a number in {code}: it is read without its ordinal, or digit by digit"]
     try:
@@ -109,10 +102,10 @@ def _without_rule(text: str, code: str, notes: list[str]) -> Normalized:
     except UserError:
         digits = re.sub(r"[.,](?=\d)", " ", _NUMERIC_SIGN.sub(" ", text))
         read = _stock(re.sub(r"(?<=\d)(?=[\d.])", " ", digits), code)
-    return Normalized(re.sub(r" +(?=\.)", "", read), tuple(notes))
+    return Readable(re.sub(r" +(?=\.)", "", read), tuple(notes))
 
 
-def _general(text: str, code: str) -> Normalized:
+def _general(text: str, code: str) -> Readable:
     """A language without rules of its own: ASCII punctuation, num2words where it knows the language, characters."""
     notes: dict[str, None] = {}
     text, left_out = _without_pictures(plain_punctuation(unicodedata.normalize("NFC", to_lower(text, code)), code))
@@ -124,12 +117,15 @@ def _general(text: str, code: str) -> Normalized:
     text = spell_numbers(text, code, lambda note: notes.setdefault(note))
     for symbol in dict.fromkeys(char for char in text if char in _WORDLESS_SYMBOLS):
         notes[f"no word for {symbol} in {code}"] = None
-    return Normalized(unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip().lower()), tuple(notes))
+    return Readable(unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip().lower()), tuple(notes))
 
 
 def _without_pictures(text: str) -> tuple[str, list[str]]:
     """The text without characters that have no sound, and a note that names them."""
-    pictures = dict.fromkeys(char for char in text if unicodedata.category(char) in _UNSPOKEN and not _kept(char))
+    # White space is folded later; joiners belong to their letters; degrees may get a word.
+    kept = f"{_JOINERS}°"
+    unspoken = (char for char in text if unicodedata.category(char) in _UNSPOKEN)
+    pictures = dict.fromkeys(char for char in unspoken if not char.isspace() and char not in kept)
     if not pictures:
         return text, []
     named = " ".join(f"U+{ord(char):04X}" for char in pictures)
@@ -143,11 +139,6 @@ def _without_loose_joiners(text: str) -> str:
         return text
     before = zip(text, " " + text, strict=False)
     return "".join(char for char, last in before if char not in _JOINERS or unicodedata.category(last)[0] in "LM")
-
-
-def _kept(char: str) -> bool:
-    """White space is folded later; joiners belong to their letters; degrees may get a word."""
-    return char.isspace() or char in _JOINERS or char == "°"
 
 
 @lru_cache(maxsize=1)

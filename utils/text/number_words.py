@@ -66,7 +66,7 @@ def spell_numbers(text: str, code: str, report: Report) -> str:
     """
     text = _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
     if code in _MONEY_LANGUAGES:
-        text = _MONEY.sub(lambda match: _apart(_money(match, code), match), text)
+        text = _MONEY.sub(lambda match: keep_apart(_money(match, code), match), text)
     words = words_table().get(code, {})
     if "percent" in words:
         text = _PERCENT.sub(f" {words['percent']}", text)
@@ -77,7 +77,7 @@ def spell_numbers(text: str, code: str, report: Report) -> str:
         spoken = _number(match[0], match["group"], code)
         if spoken is None:
             report(f"no number words for {code}: {match[0]} stays digits")
-        return _apart(spoken, match)
+        return keep_apart(spoken, match)
 
     return _NUMBER.sub(spell, text).translate(_ARABIC_MARKS)
 
@@ -131,7 +131,12 @@ def _words(plain: str, code: str, **options: str) -> str | None:
     return None if any(map(str.isdecimal, words)) else words
 
 
-def _apart(words: str | None, match: re.Match[str]) -> str:
+def sign_and_amount(match: re.Match[str]) -> tuple[str, str]:
+    """The groups of money whose sign stands before the amount, or else behind it."""
+    return (match[1], match[2]) if match[1] else (match[4], match[3])
+
+
+def keep_apart(words: str | None, match: re.Match[str]) -> str:
     """Words apart from letters that touch the number; the number itself where there are no words."""
     if words is None:
         return match[0]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from utils.text.punctuation import INSTEAD, plain_punctuation
+from utils.text.unknown import without_accents
 
 _MARKUP = (
     (re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE), " "),
@@ -29,11 +30,11 @@ _STYLES = ("<fraction>", "<super>", "<sub>", "<wide>", "<font>", "<circle>")
 
 
 class Readable(NamedTuple):
-    """A text that a model can read."""
+    """A text as a model reads it."""
 
     text: str
-    unread: tuple[str, ...]
-    """What was dropped from it, each once."""
+    notes: tuple[str, ...]
+    """What was dropped from it, or had no rule and is read literally, each once; empty when nothing."""
 
 
 def named(unread: Iterable[str]) -> str:
@@ -83,7 +84,7 @@ def readable(text: str, unknown: list[str], is_known: Callable[[str], bool], *, 
     for character in unknown:
         if unicodedata.category(character[0])[0] in "LMN" and not letters:
             continue
-        plain = "".join(c for c in unicodedata.normalize("NFKD", character) if not unicodedata.combining(c))
+        plain = without_accents(character)
         ascii_mark = plain_punctuation(character, "")
         choices = (INSTEAD.get(character), plain.replace("⁄", "/"), INSTEAD.get(plain), ascii_mark, ",")
         is_dash = unicodedata.category(character[0]) == "Pd"

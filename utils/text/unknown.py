@@ -34,6 +34,11 @@ class UnknownCharacter:
         return f"{times}; {self.instead}"
 
 
+def without_accents(text: str) -> str:
+    """A text's letters and signs in their plain forms, without marks."""
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+
+
 def suggestion(character: str, is_known: Callable[[str], bool], *, extend: str = "") -> str:
     """What to write instead of a character, in words.
 
@@ -42,7 +47,7 @@ def suggestion(character: str, is_known: Callable[[str], bool], *, extend: str =
         is_known: whether it can express a text.
         extend: command that adds the language's letters to the base; with NAME and FILE when not given.
     """
-    plain = "".join(c for c in unicodedata.normalize("NFKD", character) if not unicodedata.combining(c))
+    plain = without_accents(character)
     for text in (INSTEAD.get(character), plain, INSTEAD.get(plain)):
         if text and text != character and is_known(text):
             return f"write {text!r}" if text.strip() else "write a space"

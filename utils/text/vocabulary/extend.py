@@ -75,7 +75,7 @@ def extend_vocabulary(
     return Extension(content=content, pieces=pieces, added=added, left_out=left_out, num_found=merges.num_found)
 
 
-def _unseen(content: str, made: list[str], words: dict[str, int]) -> set[str]:
+def _unseen(content: str, made: Iterable[str], words: dict[str, int]) -> set[str]:
     """New tokens that no word's segmentation by the tokenizer itself holds."""
     tokenizer, idle = BpeTokenizer.from_str(content), set(made)
     for encoding in tokenizer.encode_batch(list(words)):

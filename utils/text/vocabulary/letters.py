@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,9 @@ def read_vocabulary(vocab: Path) -> dict[str, Any]:
     return dict(data)
 
 
-def write_vocabulary(data: dict[str, Any], language: str, letters: list[str], pairs: list[tuple[str, str]]) -> str:
+def write_vocabulary(
+    data: dict[str, Any], language: str, letters: list[str], pairs: Collection[tuple[str, str]]
+) -> str:
     """The tokenizer file with the language's token, new letters and new merges."""
     data = json.loads(json.dumps(data))
     ids, merges = data["model"]["vocab"], data["model"]["merges"]

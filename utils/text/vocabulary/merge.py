@@ -7,7 +7,6 @@ both of its halves still occur elsewhere. Letters are exempt, because unseen wor
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 
 Pair = tuple[str, str]
@@ -24,23 +23,6 @@ _AT_ONCE = 200
 """Pairs taken from the corpus between two counts."""
 
 
-@dataclass(kw_only=True)
-class Merges:
-    """What became of the candidates."""
-
-    pairs: list[Pair] = field(default_factory=list)
-    """Merges, in the order in which a tokenizer applies them."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Candidates that did not become tokens, each with its reason."""
-    num_found: int = 0
-    """Merges that are no candidates: pairs of symbols that the words repeat."""
-
-    @property
-    def made(self) -> list[str]:
-        """The new tokens."""
-        return ["".join(pair) for pair in self.pairs]
-
-
 def choose_merges(
     candidates: list[str],
     words: Mapping[str, int],
@@ -49,7 +31,7 @@ def choose_merges(
     most: int,
     usable: Callable[[str], bool],
     banned: frozenset[str] = frozenset(),
-) -> Merges:
+) -> "Merges":
     """Merges that make as many of the candidates tokens as the words give, and what words repeat beside them.
 
     Args:
@@ -61,10 +43,10 @@ def choose_merges(
         banned: pieces that must not.
     """
     starts = dict(zip(candidates, symbols(candidates), strict=True))
-    made = _Choice(_Words(symbols(list(words)), list(words.values())), starts, most, banned)
-    made.take(candidates)
-    made.fill(usable)
-    return made.outcome()
+    merges = Merges(_Words(symbols(list(words)), list(words.values())), starts, most, banned)
+    merges.take(candidates)
+    merges.fill(usable)
+    return merges
 
 
 class _Words:
@@ -113,56 +95,58 @@ class _Words:
         return (pair for pair, _ in takewhile(lambda item: item[1] >= FEWEST, ordered))
 
 
-class _Choice:
-    """The way through the candidates."""
+class Merges:
+    """The way through the candidates, and what became of them."""
 
     def __init__(self, words: _Words, starts: dict[str, list[str]], most: int, banned: frozenset[str]) -> None:
         self.words, self._starts, self._most, self._banned = words, starts, most, banned
-        self._ranks: dict[Pair, int] = {}
-        self._made: set[str] = set()
-        self._left_out: dict[str, str] = {}
-        self._num_found = 0
+        self.pairs: dict[Pair, int] = {}
+        """The merges with their ranks, in the order in which a tokenizer applies them."""
+        self.made: dict[str, None] = {}
+        """The new tokens, in that order."""
+        self._faults: dict[str, str] = {}
+        self.num_found = 0
+        """Merges that are no candidates: pairs of symbols that the words repeat."""
 
     def take(self, candidates: list[str]) -> None:
         """Make tokens of candidates until no more can be: what a merge changed may make room for another."""
         waiting = candidates
         while waiting:
-            before = len(self._made)
+            before = len(self.made)
             waiting = [piece for piece in waiting if not self._add(piece)]
-            if len(self._made) == before:
+            if len(self.made) == before:
                 return
 
     def fill(self, usable: Callable[[str], bool]) -> None:
         """Use what places are left for pairs that the words repeat."""
-        while len(self._made) < self._most:
-            before = len(self._made)
+        while len(self.made) < self._most:
+            before = len(self.made)
             for pair in self.words.frequent():
                 piece = "".join(pair)
-                if usable(piece) and self._is_free(piece) and self._fault(pair) is None:
-                    self._num_found += piece not in self._starts
+                is_free = piece not in self.made and piece not in self._banned
+                if is_free and usable(piece) and self._fault(pair) is None:
+                    self.num_found += piece not in self._starts
                     self._merge(piece, pair)
-                if len(self._made) >= min(before + _AT_ONCE, self._most):
+                if len(self.made) >= min(before + _AT_ONCE, self._most):
                     break
-            if len(self._made) == before:
+            if len(self.made) == before:
                 return
 
-    def outcome(self) -> Merges:
-        left_out = {piece: reason for piece, reason in self._left_out.items() if piece not in self._made}
-        return Merges(pairs=list(self._ranks), left_out=left_out, num_found=self._num_found)
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Candidates that did not become tokens, each with its reason."""
+        return {piece: reason for piece, reason in self._faults.items() if piece not in self.made}
 
     def _add(self, piece: str) -> bool:
         pair = self._pair(piece)
         fault = UNSEEN if pair is None or piece in self._banned else self._fault(pair)
-        if fault is None and len(self._made) >= self._most:
+        if fault is None and len(self.made) >= self._most:
             fault = BEYOND
         if fault is not None or pair is None:
-            self._left_out[piece] = fault or UNSEEN
+            self._faults[piece] = fault or UNSEEN
             return False
         self._merge(piece, pair)
         return True
-
-    def _is_free(self, piece: str) -> bool:
-        return piece not in self._made and piece not in self._banned
 
     def _fault(self, pair: Pair) -> str | None:
         """Why two symbols cannot be joined."""
@@ -174,21 +158,21 @@ class _Choice:
         """New tokens that would be seen nowhere else once the pair is joined."""
         places = self.words.places(pair)
         taken = 2 * places if pair[0] == pair[1] else places
-        return [half for half in dict.fromkeys(pair) if half in self._made and self.words.seen[half] <= taken]
+        return [half for half in dict.fromkeys(pair) if half in self.made and self.words.seen[half] <= taken]
 
     def _merge(self, piece: str, pair: Pair) -> None:
-        self._ranks[pair] = len(self._ranks)
-        self._made.add(piece)
+        self.pairs[pair] = len(self.pairs)
+        self.made[piece] = None
         self.words.merge(pair)
 
     def _pair(self, piece: str) -> Pair | None:
         """The two symbols that a piece is made of once all merges were made; None when there are more."""
         symbols = list(self._starts.get(piece) or piece)
         while len(symbols) > 2:
-            known = [pair for pair in pairwise(symbols) if pair in self._ranks]
+            known = [pair for pair in pairwise(symbols) if pair in self.pairs]
             if not known:
                 return None
-            symbols = _joined(symbols, min(known, key=self._ranks.__getitem__))
+            symbols = _joined(symbols, min(known, key=self.pairs.__getitem__))
         return (symbols[0], symbols[1]) if len(symbols) == 2 and "".join(symbols) == piece else None
 
 
