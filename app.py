@@ -56,8 +56,9 @@ def launched(flags: Flags) -> Any:
     page = create_ui(output, input_roots=roots, quota_bytes=quota_bytes, access=access)
     from starlette.middleware import Middleware
 
-    from webui.languages import PageLanguage
-    from webui.sound import Sounds
+    from utils.jobs.run_queue import watch_queues
+    from webui.languages import with_page_language
+    from webui.sound import with_sounds
     from webui.theme import create_theme, scripts, style
 
     # Gradio asks its own server whether it has started: this computer itself is reached without a proxy.
@@ -66,12 +67,13 @@ def launched(flags: Flags) -> Any:
     # `docker stop` and service managers end it so; it then leaves as with Ctrl-C, and leaves nothing behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     options = access.launch_options(output, secrets=[output / MADE_FILE, output / KEY_FILE])
-    options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.generations.sound))
-    options["app_kwargs"]["middleware"].append(Middleware(PageLanguage))
+    options["app_kwargs"]["middleware"].append(Middleware(with_sounds, find=page.studio.generations.sound))
+    options["app_kwargs"]["middleware"].append(Middleware(with_page_language))
     # Without the flag, gradio reads GRADIO_ROOT_PATH.
     root_path = flags.root_path.rstrip("/") or None
     page.launch(theme=create_theme(), css=style(), head=scripts(), root_path=root_path, **options)
-    page.studio.watch_queues()
+    # Starts the queued runs, as a press of Train does.
+    watch_queues(output, lambda config: page.studio.start_alone("train", config))
     return page
 
 

@@ -21,37 +21,36 @@ LEVEL = 6
 """Of gzip: more costs time and saves little."""
 
 
-class Assets:
-    """Answers for what lies in gradio's folder of assets; all else is for what comes behind.
+def with_assets(app: ASGIApp, *, folder: Path) -> ASGIApp:
+    """An app that answers for what lies in gradio's folder of assets; all else is for what comes behind.
 
     Args:
         app: what comes behind it.
         folder: its files are served by name; it is read once.
     """
+    paths = {path.name: path for path in folder.iterdir() if path.is_file()} if folder.is_dir() else {}
+    compressed: dict[str, bytes] = {}
+    page = GZipMiddleware(app, minimum_size=1_000, compresslevel=LEVEL)
 
-    def __init__(self, app: ASGIApp, *, folder: Path) -> None:
-        self.app = app
-        self._paths = {path.name: path for path in folder.iterdir() if path.is_file()} if folder.is_dir() else {}
-        self._compressed: dict[str, bytes] = {}
-        self._page = GZipMiddleware(app, minimum_size=1_000, compresslevel=LEVEL)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = self._paths.get(scope.get("path", "").removeprefix(PREFIX)) if _is_near(scope) else None
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        path = paths.get(scope.get("path", "").removeprefix(PREFIX)) if _is_near(scope) else None
         if path is None:
             # Not what streams, such as events and sound.
             is_page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
-            await (self._page if is_page else self.app)(scope, receive, send)
+            await (page if is_page else app)(scope, receive, send)
             return
         kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         # A few kilobytes from the system's cache: quicker read here than by another thread.
         content, encoding = path.read_bytes(), "identity"
         if "gzip" in Headers(scope=scope).get("accept-encoding", "") and not kind.startswith(("font/", "image/")):
-            if path.name not in self._compressed:
-                self._compressed[path.name] = gzip.compress(content, LEVEL)
-            content, encoding = self._compressed[path.name], "gzip"
+            if path.name not in compressed:
+                compressed[path.name] = gzip.compress(content, LEVEL)
+            content, encoding = compressed[path.name], "gzip"
         # gradio, which stands around this app, leaves alone what has an encoding.
         response = Response(content, media_type=kind, headers=HEADERS | {"Content-Encoding": encoding})
         await response(scope, receive, send)
+
+    return answer
 
 
 def gradio_assets() -> Path:

@@ -50,24 +50,23 @@ def speaking_as_asked() -> AbstractContextManager[None]:
     return speaking(language_of(request.headers) if request is not None else SOURCE)
 
 
-class PageLanguage:
-    """Serves the page with the script that sets its language."""
+def with_page_language(app: ASGIApp) -> ASGIApp:
+    """An app that serves the page with the script that sets its language."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != "/":
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
             return
-        answer: list[Message] = []
+        messages: list[Message] = []
 
         async def keep(message: Message) -> None:
-            answer.append(message)
+            messages.append(message)
 
-        await self.app(scope, receive, keep)
-        start, *parts = answer
+        await app(scope, receive, keep)
+        start, *parts = messages
         page = b"".join(part.get("body", b"") for part in parts).replace(b"<head>", SCRIPT.encode(), 1)
         MutableHeaders(scope=start)["content-length"] = str(len(page))
         await send(start)
         await send({"type": "http.response.body", "body": page})
+
+    return answer

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from utils.errors import UserError
 from utils.hardware.resources import GIB, KEPT_FREE_BYTES
 from utils.server.access import hostname, is_loopback, is_own_origin, is_trusted, limited
-from webui.assets import Assets, gradio_assets
+from webui.assets import gradio_assets, with_assets
 
 SHARE_DOMAINS = (".gradio.live", ".gradio.app")
 """Where gradio's tunnel makes a shared page appear."""
@@ -79,7 +79,7 @@ class Access:
         Raises:
             UserError: they could, or a password is too short.
         """
-        if not self.auth and (self.share or not is_loopback(self.host)):
+        if not self.auth and not self.here_only:
             where = "--share" if self.share else f"--host {self.host}"
             raise UserError(
                 what="everyone who can reach this address could use the app without a password",
@@ -107,7 +107,7 @@ class Access:
         middleware = [Middleware(PageGuard, access=self)]
         if not self.share:
             # Through gradio's tunnel strangers look like this computer.
-            middleware.append(Middleware(Assets, folder=gradio_assets()))
+            middleware.append(Middleware(with_assets, folder=gradio_assets()))
         return {
             "quiet": True,
             "footer_links": [],

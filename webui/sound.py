@@ -15,30 +15,28 @@ HEADERS = {"Cache-Control": "no-store", "Content-Encoding": "identity"}
 FindSound = Callable[[str, str], LiveSound | None]
 
 
-class Sounds:
-    """Answers for the sound of takes; all else is for what comes behind.
+def with_sounds(app: ASGIApp, *, find: FindSound) -> ASGIApp:
+    """An app that answers for the sound of takes; all else is for what comes behind.
 
     Args:
         app: what comes behind it.
         find: the sound of a project's take, while it can be followed.
     """
 
-    def __init__(self, app: ASGIApp, *, find: FindSound) -> None:
-        self.app = app
-        self._find = find
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(PREFIX):
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
             return
         project, _, take = scope["path"].removeprefix(PREFIX).partition("/")
         if not _is_logged_in(Request(scope)):
             await PlainTextResponse("Not authenticated", status_code=401)(scope, receive, send)
-        elif (sound := self._find(project, take)) is None:
+        elif (sound := find(project, take)) is None:
             await PlainTextResponse("Not found", status_code=404)(scope, receive, send)
         else:
             response = StreamingResponse(sound.follow(), media_type="application/octet-stream", headers=HEADERS)
             await response(scope, receive, send)
+
+    return answer
 
 
 def address(project: str, take: str) -> str:

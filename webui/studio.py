@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from utils import jobs
 from utils.errors import UserError
 from utils.jobs import Job
-from utils.jobs.run_queue import watch_queues
-from utils.project.paths import Project
+from utils.project.paths import NO_PROJECT, Project
 from utils.project.projects import find_project
 from utils.project.uploads import DEFAULT_QUOTA_BYTES
 from utils.runs.follow import EventLog
@@ -21,6 +20,7 @@ from utils.settings import Config
 from utils.speech.take_queue import GenerationQueue
 from utils.speech.worker_client import SpeechWorker
 from webui import text
+from webui.change import Values
 from webui.monitor import Monitor
 from webui.pages import OpenPages
 from webui.takes import TakeWatch
@@ -59,6 +59,8 @@ class Studio:
     """Errors of polls, each logged once."""
     takes: TakeWatch = field(default_factory=TakeWatch)
     pages: OpenPages = field(default_factory=OpenPages)
+    no_project: Project = field(init=False)
+    """For jobs that belong to none."""
     generations: GenerationQueue = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""
 
@@ -69,25 +71,27 @@ class Studio:
     """The speech server, where the page started one."""
 
     def __post_init__(self) -> None:
+        self.no_project = Project(name=NO_PROJECT, output=self.output)
         self.generations = GenerationQueue(self.output)
         self.checker = SpeechWorker(self.output, module="utils.dataset.read_aloud.check", log="read-aloud.log")
         self.server = ServerChild(self.output)
         self.before_training.append(self._release_speech)
 
-    def project(self, name: object) -> Project:
-        """The chosen project.
+    def project(self, values: Values) -> Project:
+        """The project that the bar names.
 
         Raises:
             UserError: none was chosen, its name is not usable, or it does not exist.
         """
+        name = values.get("project.project")
         if not isinstance(name, str) or not name:
             raise UserError(what=text.NO_PROJECT, where=text.PROJECT, fix=text.NO_PROJECT_FIX)
         return find_project(name, self.output)
 
-    def project_or_none(self, name: object) -> Project | None:
+    def project_or_none(self, values: Values) -> Project | None:
         """As `project`, for what is asked every few seconds and must not complain."""
         try:
-            return self.project(name)
+            return self.project(values)
         except UserError:
             return None
 
@@ -110,10 +114,6 @@ class Studio:
         freed: list[str] = []
         jobs.start(kind, config, before=lambda: freed.extend(free() for free in self.before_training))
         return "\n".join(filter(None, freed))
-
-    def watch_queues(self) -> None:
-        """Start queued runs from here on, as a press of Train does."""
-        watch_queues(self.output, lambda config: self.start_alone("train", config))
 
     def _release_speech(self) -> str:
         """Training and speaking do not share a GPU, nor the memory of a small computer."""

@@ -12,6 +12,8 @@ from webui.markup import Markup
 from webui.text.catalog import language
 from webui.views import inference as view
 
+MAX_TAKES = 50
+"""Takes that are listed."""
 MAX_KEPT = 10_000
 """Takes that are remembered."""
 
@@ -36,11 +38,11 @@ class TakeWatch:
     def __init__(self) -> None:
         self._read = lru_cache(MAX_KEPT)(_read)
 
-    def newest(self, project: Project, limit: int) -> list[ShownTake]:
-        """At most this many takes, the newest first; folders that hold none are skipped."""
+    def newest(self, project: Project) -> list[ShownTake]:
+        """At most `MAX_TAKES` takes, the newest first; folders that hold none are skipped."""
         found: list[ShownTake] = []
         for folder in take_folders(project):
-            if len(found) >= limit:
+            if len(found) >= MAX_TAKES:
                 break
             with suppress(UserError, OSError):
                 found.append(self._shown(folder))

@@ -97,7 +97,7 @@ def test_the_page_adopts_it_and_prepares_with_it(grown: Grown, monkeypatch: pyte
     monkeypatch.setattr("utils.jobs.start", lambda kind, config: begun.append((kind, config)))
     studio = Studio(output=grown.project.output, input_roots=(grown.recordings,))
     name = {"project.project": grown.project.name, "project.language": "ka"}
-    made = panel.adopt(studio, name)["project.base"].properties["value"]
+    made = panel.adopt(studio, name)["project.base"]["value"]
     data.start(studio, {**name, "project.base": made, "data.folder": str(grown.recordings)})
     ((kind, config),) = begun
     assert (kind, config.base) == ("prepare", str(grown.project.folder / "base-ka"))

@@ -61,7 +61,7 @@ def test_it_speaks_survives_reloads_and_is_stopped(studio: Studio, tmp_path: Pat
     shown = server.start(studio, {"inference.port": port})
     address = f"http://127.0.0.1:{port}"
     assert address in shown["inference.server"] and httpx.get(f"{address}/health").status_code == 200
-    line = shown["inference.curl"].properties["value"]
+    line = shown["inference.curl"]["value"]
     spoken = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, timeout=120, check=False)
     assert spoken.returncode == 0 and len(body := (tmp_path / "hello.mp3").read_bytes()) > 1_000, body
     # Another page, or the same one reloaded, asks with nothing in hand.
@@ -70,7 +70,7 @@ def test_it_speaks_survives_reloads_and_is_stopped(studio: Studio, tmp_path: Pat
         server.start(studio, {"inference.port": port + 1})
     stopped = server.stop(studio, {})
     assert text.SERVER_STATES["off"] in stopped["inference.server"]
-    assert stopped["inference.curl"].properties == {"value": "", "visible": False}
+    assert stopped["inference.curl"] == {"value": "", "visible": False}
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/health")
     with pytest.raises(UserError, match="not running"):

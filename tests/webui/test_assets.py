@@ -8,11 +8,11 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from tests.webui.app import running_app
-from webui.assets import Assets, gradio_assets
+from webui.assets import gradio_assets, with_assets
 
 
 def get(folder, path: str, *, client: str = "127.0.0.1", method: str = "GET", **headers: str) -> httpx.Response:
-    app = Assets(PlainTextResponse("gradio", status_code=404), folder=folder)
+    app = with_assets(PlainTextResponse("gradio", status_code=404), folder=folder)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app, client=(client, 1))

@@ -15,7 +15,7 @@ NAME = {"project.project": "maria"}
 
 def named(updates: dict[str, Any]) -> str:
     """The clips of the table."""
-    return "".join(row[-1] for row in updates["data.clips"].properties["value"])
+    return "".join(row[-1] for row in updates["data.clips"]["value"])
 
 
 def test_the_list_follows_search_filter_and_order(studio):
@@ -29,7 +29,7 @@ def test_the_list_follows_search_filter_and_order(studio):
 
 def test_a_filter_that_finds_nothing_any_more_gives_way_to_all(studio):
     updates = data.show(studio, {**NAME, "data.kind": "reason:too short"})
-    assert named(updates) == "abcd" and updates["data.kind"].properties["value"] == ""
+    assert named(updates) == "abcd" and updates["data.kind"]["value"] == ""
 
 
 @pytest.mark.parametrize("value", [None, 3, [1], {"a": 1}, float("nan"), "x" * 9_000, True])
@@ -40,11 +40,11 @@ def test_values_that_no_field_sends_find_everything_or_nothing(studio, value):
 
 
 def test_pages_are_turned(studio, monkeypatch):
-    monkeypatch.setattr("utils.dataset.edits.browse.PAGE_SIZE", 3)
+    monkeypatch.setattr("webui.handlers.clip_list.PAGE_SIZE", 3)
     first = clip_list.find(studio, {**NAME, "data.page": 7})
-    assert named(first) == "abc" and not first["data.page_back"].properties["interactive"]
+    assert named(first) == "abc" and not first["data.page_back"]["interactive"]
     second = clip_list.turn_on(studio, {**NAME, "data.page": 0})
-    assert named(second) == "d" and not second["data.page_on"].properties["interactive"]
+    assert named(second) == "d" and not second["data.page_on"]["interactive"]
     assert named(clip_list.turn_back(studio, {**NAME, "data.page": 1})) == "abc"
 
 
@@ -81,7 +81,7 @@ def test_the_chosen_clip_is_shown_as_it_is_after_an_undo(studio):
     here = {**NAME, **{name: chosen[name] for name in ("data.clip", "data.shown")}}
     saved = clips.save(studio, {**here, "data.transcript": "Other words"})
     undone = clip_list.undo(studio, {**here, "data.shown": saved["data.shown"]})
-    assert undone["data.transcript"].properties["value"] == "One two three four"
+    assert undone["data.transcript"]["value"] == "One two three four"
 
 
 def test_uploads_are_listed_with_what_became_of_them_and_removed_one_by_one(studio, project, tmp_path):
@@ -89,15 +89,15 @@ def test_uploads_are_listed_with_what_became_of_them_and_removed_one_by_one(stud
     for file in files:
         file.write_bytes(b"content")
     shown = data.upload(studio, {**NAME, "data.files": [str(file) for file in files]})
-    names = shown["data.chosen_files"].properties["choices"]
+    names = shown["data.chosen_files"]["choices"]
     assert len(names) == 4 and {"a.wav", "a.txt", "metadata.csv"} < set(names)
     listed = data.show(studio, NAME)["data.files_list"]
     assert text.clips_of_file(1, 0) in listed and "<b>.wav" not in listed
     left = data.remove(studio, {**NAME, "data.chosen_files": ["a.wav", "../../metadata_train.csv", None, 3]})
-    assert left["data.chosen_files"].properties["choices"] == [name for name in names if name != "a.wav"]
+    assert left["data.chosen_files"]["choices"] == [name for name in names if name != "a.wav"]
     assert project.train_csv.is_file()
     for value in ([], None, "a.txt", ["a.wav"], {"a": 1}):
         with pytest.raises(UserError, match="no uploaded file"):
             data.remove(studio, {**NAME, "data.chosen_files": value})
     data.clear(studio, NAME)
-    assert data.show(studio, NAME)["data.chosen_files"].properties["choices"] == []
+    assert data.show(studio, NAME)["data.chosen_files"]["choices"] == []

@@ -28,7 +28,7 @@ def test_a_chosen_clip_offers_what_can_be_done_with_it(studio):
         updates = shown(studio, name)
         buttons = ("save", "exclude", "restore", "accept", "merge")
         # Visible, or interactive where it is always there.
-        return {button for button in buttons if next(iter(updates[f"data.{button}"].properties.values()))}
+        return {button for button in buttons if next(iter(updates[f"data.{button}"].values()))}
 
     assert offered("a") == {"save", "exclude", "merge"}
     assert offered("b") == {"save", "exclude", "accept", "merge"}
@@ -96,8 +96,8 @@ def test_what_is_typed_stays_when_the_dataset_changes(studio, project):
     seen = on_page(shown(studio, "a"))
     updates = data.show(studio, seen)
     assert updates["data.clip"] == "wavs/a.wav" and not set(clips.TYPED) & set(updates)
-    assert updates["data.clip_box"].properties == {"visible": True}
-    assert data.show(studio, {**seen, "data.clip": "wavs/gone.wav"})["data.clip_box"].properties == {"visible": False}
+    assert updates["data.clip_box"] == {"visible": True}
+    assert data.show(studio, {**seen, "data.clip": "wavs/gone.wav"})["data.clip_box"] == {"visible": False}
 
 
 def on_page(updates: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def test_words_that_changed_on_disk_replace_those_that_are_shown(studio, project
     seen = on_page(shown(studio, "a"))
     project.train_csv.write_text(project.train_csv.read_text().replace("One two three four", "One, too"))
     updates = data.show(studio, seen)
-    assert updates["data.transcript"].properties["value"] == "One, too"
+    assert updates["data.transcript"]["value"] == "One, too"
     assert (updates["data.text_before"], updates["data.text_after"]) == ("One,", "too")
     assert not set(clips.TYPED) & set(data.show(studio, on_page(updates)))
 
@@ -137,7 +137,7 @@ def test_another_project_with_the_same_recordings_never_gets_the_words_of_the_fi
     assert started == [] and other.train_csv.read_text() == project.train_csv.read_text()
     # And once it has:
     updates = data.show(studio, seen)
-    assert updates["data.clip_box"].properties == {"visible": False} and updates["data.clip"] == ""
+    assert updates["data.clip_box"] == {"visible": False} and updates["data.clip"] == ""
 
 
 def test_clips_of_one_name_are_told_apart_by_the_rest_of_their_row(studio, project):
@@ -147,4 +147,4 @@ def test_clips_of_one_name_are_told_apart_by_the_rest_of_their_row(studio, proje
     ]
     Report(clips=both, settings={}).save(project.report)
     for row in report_view.rows(both):
-        assert clips.choose(studio, {**NAME, "row": row})["data.transcript"].properties["value"] == row[2]
+        assert clips.choose(studio, {**NAME, "row": row})["data.transcript"]["value"] == row[2]

@@ -54,7 +54,7 @@ def test_a_base_that_is_not_offered_is_refused_everywhere(studio, project, start
 
 def test_a_name_of_several_words_becomes_a_name_of_a_folder(studio, project):
     values = {"project.new_project": " My  voice ", "project.language": "en", "project.base": "tiny"}
-    assert bar.create(studio, values)["project.project"].properties["value"] == "my-voice"
+    assert bar.create(studio, values)["project.project"]["value"] == "my-voice"
     with pytest.raises(UserError, match="cannot be used as a project name"):
         bar.create(studio, values | {"project.new_project": "../my voice"})
 
@@ -64,7 +64,7 @@ def test_two_tabs_that_choose_language_and_base_do_not_undo_each_other(studio, p
     seen = {"project.project": "anna", "project.language": "en", "project.base": "tiny"}
     bar.keep_base(studio, seen | {"project.base": "starter"})
     # The other tab has not learned of it yet.
-    assert bar.keep_language(studio, seen | {"project.language": "de"})["project.language"].properties["value"] == "de"
+    assert bar.keep_language(studio, seen | {"project.language": "de"})["project.language"]["value"] == "de"
     kept = ProjectSettings.load(fresh)
     assert (kept.base, kept.language) == ("starter", "de")
 
@@ -83,11 +83,11 @@ def test_a_base_made_for_a_project_is_offered_to_it_alone_and_can_be_used(studio
     with pytest.raises(UserError, match="no extended base"):
         language.adopt(studio, NAME)
     made = str(make_base(project, "base-en"))
-    assert language.adopt(studio, NAME)["project.base"].properties["value"] == made
+    assert language.adopt(studio, NAME)["project.base"]["value"] == made
     assert ProjectSettings.load(project).base == made
     assert made in [name for _, name in bar.base_choices(project)]
     assert made not in [name for _, name in bar.base_choices(Project(name="other", output=project.output))]
-    assert live.poll(studio, {**NAME, "project.base": made, "train.run": ""})["train.set_num_epochs"].properties == {
+    assert live.poll(studio, {**NAME, "project.base": made, "train.run": ""})["train.set_num_epochs"] == {
         "placeholder": "7 (base-en)"
     }
 
@@ -171,7 +171,7 @@ def test_a_base_that_exists_stays_and_the_next_has_a_name_of_its_own_that_the_pa
         assert name in language.extend(studio, {**form, "language.new_tokens": 50})[TOAST]
         assert started[number][1].another
         make_base(project, name)
-        adopt = live.poll(studio, polled)["language.adopt"].properties
+        adopt = live.poll(studio, polled)["language.adopt"]
         assert adopt == {"visible": True, "value": text.ADOPT.format(name=name)}
     offered = [Path(value).name for _, value in bar.base_choices(project) if Path(value).is_absolute()]
     assert offered == ["base-en", "base-en-2", "base-en-3"]

@@ -122,7 +122,7 @@ def test_many_lines_do_not_keep_the_page_waiting(studio, project, tmp_path):
     assert [line.text for line in take.lines] == ["one", "two", "unreadable"]
     shown = inference.show_take(studio, form(take=take.id))
     assert text.lines_done(2, 1, 3) in shown["inference.status"]
-    assert inference.pack(studio, form(take=take.id))["inference.zip"].properties["value"].endswith("take.zip")
+    assert inference.pack(studio, form(take=take.id))["inference.zip"]["value"].endswith("take.zip")
 
 
 def test_settings_travel_to_the_take_and_back(studio, project):
@@ -265,18 +265,18 @@ def test_an_export_that_speaks_worse_than_its_base_says_so(studio, project):
 
 def test_models_are_listed_and_a_choice_that_is_gone_is_replaced(studio, project):
     listed = inference.models(studio, form(model="run/gone/best"))
-    assert listed["inference.model"].properties["value"] == "base/starter"
-    assert ("base tiny", "base/tiny") in listed["inference.model"].properties["choices"]
+    assert listed["inference.model"]["value"] == "base/starter"
+    assert ("base tiny", "base/tiny") in listed["inference.model"]["choices"]
     assert inference.models(studio, form(**{"project.project": ""})) == {}
     project.ready.mkdir(parents=True)
     (project.ready / VOICE_FILE).write_bytes(b"")
-    assert ("LoRA voice", "voice") in inference.models(studio, form())["inference.model"].properties["choices"]
+    assert ("LoRA voice", "voice") in inference.models(studio, form())["inference.model"]["choices"]
 
 
 def test_the_newest_model_is_offered_unless_a_person_chose(studio, project):
     def chosen(model: str, offered: str) -> tuple[str, str]:
         listed = inference.models(studio, form(model=model, offered=offered))
-        return listed["inference.model"].properties["value"], listed["inference.offered"]
+        return listed["inference.model"]["value"], listed["inference.offered"]
 
     base, offered = chosen("", "")
     assert base == offered and base.startswith("base/")
@@ -293,11 +293,11 @@ def test_another_project_gets_nothing_of_what_was_chosen_for_the_one_before(stud
         one.ready.mkdir(parents=True)
         (one.ready / "model.pth").write_bytes(b"")
     mine = form(model="base/tiny", offered="ready", listed="voice", current="20260101-000000-1-000")
-    assert inference.models(studio, mine)["inference.model"].properties["value"] == "base/tiny"
+    assert inference.models(studio, mine)["inference.model"]["value"] == "base/tiny"
     assert "inference.whole" not in inference.models(studio, mine)
     updates = inference.models(studio, {**mine, "project.project": "other"})
-    assert updates["inference.model"].properties["value"] == "ready" and updates["inference.listed"] == "other"
-    lists = [updates[f"inference.{name}"].properties["value"] for name in ("models", "clip", "comparison", "take")]
+    assert updates["inference.model"]["value"] == "ready" and updates["inference.listed"] == "other"
+    lists = [updates[f"inference.{name}"]["value"] for name in ("models", "clip", "comparison", "take")]
     assert lists == [[], None, None, None]
     assert updates["inference.current"] == "" and updates["inference.whole"] is None
     assert set(inference.OF_PROJECT) <= set(updates)
@@ -308,7 +308,7 @@ def test_comparing_and_judging_blind(studio, project, monkeypatch):
     for place in ("utils.speech.compare", "utils.speech.take_queue"):
         monkeypatch.setattr(f"{place}.find_model", lambda project, name: find)
     *_, last = compare.start(studio, form(models=["base/one", "base/two"], text="one\ntwo", by_lines=True))
-    visible = [last[side].properties for side in compare.SIDES if last[side].properties["visible"]]
+    visible = [last[side] for side in compare.SIDES if last[side]["visible"]]
     assert [side["label"].split()[0] for side in visible] == ["base/one", "base/two"]
     assert all(Path(side["value"]).is_file() for side in visible)
     identity = last["inference.trial"].partition("/")[0]
@@ -319,7 +319,7 @@ def test_comparing_and_judging_blind(studio, project, monkeypatch):
     with pytest.raises(UserError, match="no pair to rate"):
         compare.prefer_b(studio, form(trial=""))
     shown = compare.show(studio, form(comparison=identity, line=2))
-    assert shown[compare.SIDES[0]].properties["value"].endswith("0002.wav")
+    assert shown[compare.SIDES[0]]["value"].endswith("0002.wav")
     with pytest.raises(UserError, match="no line 3"):
         compare.show(studio, form(comparison=identity, line=3))
     with pytest.raises(UserError, match="models are selected"):

@@ -137,9 +137,9 @@ def test_handlers_pieces_faults_and_polls_speak_as_asked(frame) -> None:
     def poll(studio, values):
         return {"tab.label": text.NO_PROJECT}
 
-    wire(frame, ["tab.button:click"], fail, outputs=[], api_name="fail")
-    wire(frame, ["tab.button:click"], say, outputs=["tab.label"], api_name="say")
-    wire_poll(frame, ["tab.button:click"], poll, inputs=[], outputs=["tab.label"], api_name="poll")
+    wire(frame, "tab.button:click", fail, outputs=[], api_name="fail")
+    wire(frame, "tab.button:click", say, outputs=["tab.label"], api_name="say")
+    wire_poll(frame, "tab.button:click", poll, inputs=[], outputs=["tab.label"], api_name="poll")
     fns = {dependency.api_name: dependency.fn for dependency in frame.page.fns.values()}
     with ExitStack() as stack:
         running = {}
@@ -169,7 +169,7 @@ def test_a_take_is_named_in_each_language(tmp_path, monkeypatch) -> None:
     watch = TakeWatch()
     for code in ("en", "es", "en"):
         with speaking(code):
-            assert watch.newest(None, 5)[0].label == text.TEXTS[code]["NO_PROJECT"]
+            assert watch.newest(None)[0].label == text.TEXTS[code]["NO_PROJECT"]
 
 
 class _Shown:

@@ -14,6 +14,7 @@ from utils.project.projects import ProjectSettings, create_project
 from utils.runs.process import ProcessId, host_name
 from utils.runs.record import JobRecord, write_record
 from webui import text
+from webui.change import Change
 from webui.handlers import live, status
 from webui.studio import Studio
 from webui.views.project import activity
@@ -133,14 +134,14 @@ def test_a_second_tab_learns_of_projects_base_and_language_that_another_chose(tm
     project = create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny"))
     studio = Studio(output=tmp_path)
     before = live.poll(studio, VALUES)
-    assert before["project.base"].properties["value"] == "tiny"
+    assert before["project.base"]["value"] == "tiny"
     ProjectSettings(language="de", base="starter").save(project)
     create_project("anna", tmp_path, ProjectSettings())
     after = live.poll(studio, VALUES)
-    assert after["project.base"].properties["value"] == "starter"
-    assert after["project.language"].properties["value"] == "de"
-    assert after["project.project"].properties == {"choices": [("anna", "anna"), ("maria", "maria")]}
-    choices = [one for value in after.values() for one in getattr(value, "properties", {}).get("choices", ())]
+    assert after["project.base"]["value"] == "starter"
+    assert after["project.language"]["value"] == "de"
+    assert after["project.project"] == {"choices": [("anna", "anna"), ("maria", "maria")]}
+    choices = [one for value in after.values() if isinstance(value, Change) for one in value.get("choices", ())]
     assert len(choices) > 5 and {len(pair) for pair in choices} == {2}, "the browser takes nothing else"
     assert live.poll(studio, VALUES | {"project.project": ""})["project.project"] == after["project.project"]
 
@@ -148,9 +149,9 @@ def test_a_second_tab_learns_of_projects_base_and_language_that_another_chose(tm
 def test_a_run_of_another_project_is_no_longer_chosen(tmp_path):
     studio, _ = studio_with_run(tmp_path, 3)
     shown = live.poll(studio, VALUES | {"train.run": "20250101-000000-1-000"})
-    assert shown["train.run"].properties["value"] == ""
+    assert shown["train.run"]["value"] == ""
     mine = live.poll(studio, VALUES | {"train.run": "20260101-000000-1-000"})
-    assert "value" not in mine["train.run"].properties
+    assert "value" not in mine["train.run"]
 
 
 def test_what_can_be_exported_shows_how_well_it_speaks(tmp_path):
@@ -162,7 +163,7 @@ def test_what_can_be_exported_shows_how_well_it_speaks(tmp_path):
         (folder / "complete.json").write_text('{"state.json": {"size": 2}}', encoding="utf-8")
 
     def offered() -> list[tuple[str, str]]:
-        return live.poll(studio, VALUES)["train.checkpoint"].properties["choices"]
+        return live.poll(studio, VALUES)["train.checkpoint"]["choices"]
 
     assert offered() == [(text.BEST, "best"), (text.LAST, "last")]
     with log.open("a", encoding="utf-8") as file:
@@ -211,8 +212,8 @@ def test_nothing_of_another_project_stays_where_a_run_cannot_be_told_or_its_proj
     for updates, words in ((gone, text.PROJECT_GONE), (not_told, text.NOT_READ)):
         assert run_parts <= updates.keys() and words in updates["train.progress"]
         assert updates["train.log"] == ""
-    assert not gone["train.stop"].properties["visible"]
-    assert gone["data.cancel"].properties == {"visible": False} and gone["data.revision"] == ""
+    assert not gone["train.stop"]["visible"]
+    assert gone["data.cancel"] == {"visible": False} and gone["data.revision"] == ""
 
 
 def test_a_download_belongs_to_no_project(tmp_path):
@@ -257,7 +258,7 @@ def test_the_totals_of_a_dataset_are_read_once(tmp_path):
 
 
 def shown_properties(updates: dict, name: str) -> dict:
-    return updates[f"train.{name}"].properties
+    return updates[f"train.{name}"]
 
 
 def test_stop_stands_where_train_was_and_what_is_disabled_says_why(tmp_path):

@@ -24,7 +24,7 @@ from utils.audio.write import write_wav
 from utils.speech.live_sound import LiveSound
 from utils.speech.takes import list_takes
 from webui import text
-from webui.sound import Sounds, address
+from webui.sound import address, with_sounds
 from webui.theme import scripts
 from webui.views.inference import live_player
 
@@ -54,7 +54,7 @@ def only_a_player(browser: Browser, sound: LiveSound) -> Iterator[Page]:
         status = f'<div id="take-status"><button id="speak">Speak</button><p data-sound="{TAKE}?1"></p></div>'
         return HTMLResponse(f"<html><head>{scripts()}</head><body>{status}{live_player()}</body></html>")
 
-    app = Starlette(routes=[Route("/", index)], middleware=[Middleware(Sounds, find=lambda *_: sound)])
+    app = Starlette(routes=[Route("/", index)], middleware=[Middleware(with_sounds, find=lambda *_: sound)])
     app.auth, app.tokens, app.cookie_id = None, {}, ""  # type: ignore[attr-defined]
     port = free_port()
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical"))

@@ -26,21 +26,21 @@ def entered(name: object) -> dict[str, object]:
 def test_the_box_says_what_the_project_takes(studio, project):
     (project.dataset / "large.bin").write_bytes(b"x" * 3_000_000)
     shown = manage.manage(studio, entered(""))
-    assert shown["project.manage_box"].properties == {"visible": True} and "3 MB" in shown["project.contents"]
+    assert shown["project.manage_box"] == {"visible": True} and "3 MB" in shown["project.contents"]
     hidden = manage.manage(studio, entered("") | shown)
-    assert hidden["project.manage_box"].properties == {"visible": False}
+    assert hidden["project.manage_box"] == {"visible": False}
 
 
 def test_the_bar_follows(studio, project):
     renamed = manage.rename(studio, entered(" anna "))
-    assert renamed["project.project"].properties == {"choices": ["anna"], "value": "anna"}
+    assert renamed["project.project"] == {"choices": ["anna"], "value": "anna"}
     copied = manage.duplicate(studio, {"project.project": "anna", "project.new_name": "berta"})
-    assert copied["project.project"].properties == {"choices": ["anna", "berta"], "value": "berta"}
+    assert copied["project.project"] == {"choices": ["anna", "berta"], "value": "berta"}
     deleted = manage.delete(studio, {"project.project": "berta", "project.new_name": "berta"})
-    assert deleted["project.project"].properties == {"choices": ["anna"], "value": "anna"} and "berta" in deleted[TOAST]
+    assert deleted["project.project"] == {"choices": ["anna"], "value": "anna"} and "berta" in deleted[TOAST]
     last = manage.delete(studio, {"project.project": "anna", "project.new_name": "anna"})
-    assert last["project.project"].properties == {"choices": [], "value": None}
-    assert last["project.manage_box"].properties == {"visible": True}, "a new one can be named at once"
+    assert last["project.project"] == {"choices": [], "value": None}
+    assert last["project.manage_box"] == {"visible": True}, "a new one can be named at once"
 
 
 @pytest.mark.parametrize("name", ["", None, "Maria", "mari", ["maria"], {"a": 1}, "../maria", 5])

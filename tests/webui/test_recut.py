@@ -35,13 +35,13 @@ def change(project, name: str, **values: Any) -> None:
 
 def test_a_chosen_clip_is_drawn_with_its_edges(studio, recording):
     updates = shown(studio, "a")
-    drawn = updates["data.waveform"].properties
+    drawn = updates["data.waveform"]
     assert drawn["visible"] and "<svg" in drawn["value"] and drawn["value"].count('class="edge"') == 2
     assert "Cut at 1.00 to 4.50 s of 5.00 s." in drawn["value"]
     assert "Silence removed: 0.30 s at the start, 0.20 s at the end." in drawn["value"]
     assert drawn["value"].count('class="around"') == drawn["value"].count('class="removed"') == 2
     assert (updates["data.recording_start_s"], updates["data.recording_end_s"]) == (1.0, 4.5)
-    assert shown(studio, "b")["data.waveform"].properties["visible"] is False, "there is no sound to draw"
+    assert shown(studio, "b")["data.waveform"]["visible"] is False, "there is no sound to draw"
 
 
 def test_edges_are_moved_by_a_job(studio, project, started, recording):
@@ -120,7 +120,7 @@ def test_a_clip_that_another_tab_cut_is_followed_and_not_cut_again(studio, proje
     assert started == []
     updates = data.show(studio, seen)
     assert updates["data.clip"] == "wavs/b.wav"
-    assert "value" not in updates["data.transcript"].properties, "what is being typed stays"
+    assert "value" not in updates["data.transcript"], "what is being typed stays"
     # Once the cut is undone, what it was made from is shown again.
     cut = on_page(updates)
     report = Report.load(project.report)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from utils.dataset.storage.report import EXCLUDED, ClipReport, Flag, Ignored, Report
+from utils.dataset.storage.report import EXCLUDED, ClipReport, Flag, Report
 from webui import text
 from webui.views import report as view
 
@@ -50,7 +50,7 @@ def test_every_clip_is_a_row_with_its_reason_or_flag():
 
 
 def test_files_that_are_no_part_of_the_dataset_are_listed():
-    ignored = [Ignored("/in/cover.jpg", "image"), Ignored(f"/in/{EVIL}", "unknown")]
+    ignored = {"/in/cover.jpg": "image", f"/in/{EVIL}": "unknown"}
     shown = view.report(Report(clips=clips(), settings={}, ignored=ignored), "de")
     assert "<td>cover.jpg</td><td>image</td>" in shown and "<img" not in shown
     assert text.IGNORED not in view.report(Report(clips=clips(), settings={}), "de")

@@ -33,16 +33,16 @@ def started(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> list[DemoConfig]
 
 def test_an_empty_app_offers_the_sample_voice_and_one_with_a_project_does_not(studio: Studio) -> None:
     values = {"project.project": None, "project.base": STARTER, "train.run": ""}
-    assert live.poll(studio, values)["project.welcome"].properties["visible"]
+    assert live.poll(studio, values)["project.welcome"]["visible"]
     create_project("maria", studio.output, ProjectSettings(language="en", base="tiny"))
-    assert not live.poll(studio, values)["project.welcome"].properties["visible"]
+    assert not live.poll(studio, values)["project.welcome"]["visible"]
     shown = live.poll(studio, values | {"project.project": "maria"})
-    assert not shown["project.welcome"].properties["visible"] and shown["project.sample"] == ""
+    assert not shown["project.welcome"]["visible"] and shown["project.sample"] == ""
 
 
 def test_one_click_makes_a_project_and_starts_the_whole_job(studio: Studio, started: list[DemoConfig]) -> None:
     updates = sample.try_sample(studio, {})
-    assert updates["project.project"].properties["value"] == "sample"
+    assert updates["project.project"]["value"] == "sample"
     assert updates["toast"] == text.SAMPLE_STARTED
     assert (started[0].project, started[0].base, started[0].output) == ("sample", STARTER, studio.output)
     # Once more is another project: nothing of the first is lost.

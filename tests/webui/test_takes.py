@@ -32,27 +32,28 @@ def test_a_take_is_read_once_until_it_changes(project, monkeypatch):
     for take in ended:
         take.save()
     watch = TakeWatch()
-    first = watch.newest(project, 50)
+    first = watch.newest(project)
     assert [one.id for one in first] == sorted((take.id for take in ended), reverse=True)
-    assert watch.newest(project, 50) == first and len(read) == 2
+    assert watch.newest(project) == first and len(read) == 2
     ended[0].changed(message="fixed", state="stopped").save()
     found[ended[0].folder] = ended[0].changed(state="stopped")
-    assert any(text.TAKE_STATES["stopped"] in one.label for one in watch.newest(project, 50))
-    assert len(read) == 3 and len(watch.newest(project, 1)) == 1
+    assert any(text.TAKE_STATES["stopped"] in one.label for one in watch.newest(project))
+    monkeypatch.setattr(takes, "MAX_TAKES", 1)
+    assert len(read) == 3 and len(watch.newest(project)) == 1
 
 
 def test_a_take_whose_process_is_gone_reads_as_cut_though_its_file_is_as_it_was(project, monkeypatch):
     take = make_take(project, "one", "two")
     watch = TakeWatch()
-    (shown,) = watch.newest(project, 50)
+    (shown,) = watch.newest(project)
     assert shown.progress is not None and text.TAKE_STATES["waiting"] in shown.label
     before = (take.folder / TAKE_FILE).stat()
     monkeypatch.setattr("utils.runs.process.ProcessId.process", lambda self: None)
-    (shown,) = watch.newest(project, 50)
+    (shown,) = watch.newest(project)
     assert shown.progress is None and text.TAKE_STATES["cut"] in shown.label
     assert (take.folder / TAKE_FILE).stat().st_mtime_ns == before.st_mtime_ns
     (take.folder / TAKE_FILE).write_text("{", encoding="utf-8")
-    assert watch.newest(project, 50) == []
+    assert watch.newest(project) == []
 
 
 def test_takes_are_named_written_and_deleted_from_the_list(project, tmp_path):
@@ -62,7 +63,7 @@ def test_takes_are_named_written_and_deleted_from_the_list(project, tmp_path):
     take.save()
     chosen = {"project.project": "voice", "inference.take": take.id}
     renamed = take_list.rename(studio, chosen | {"inference.take_name": "Chapter <1>"})
-    ((label, identity),) = renamed["inference.take"].properties["choices"]
+    ((label, identity),) = renamed["inference.take"]["choices"]
     assert "Chapter <1>" in label and identity == take.id
     for name in (3, ["x"], "x" * 81):
         with pytest.raises(UserError):
@@ -71,7 +72,7 @@ def test_takes_are_named_written_and_deleted_from_the_list(project, tmp_path):
         with pytest.raises(UserError):  # nothing was spoken, or no such format
             take_list.write_file(studio, chosen | {"inference.take_format": kind})
     deleted = take_list.delete(studio, chosen | {"inference.current": take.id})
-    assert deleted["inference.take"].properties == {"choices": [], "value": None}
+    assert deleted["inference.take"] == {"choices": [], "value": None}
     assert deleted["inference.whole"] is None and not take.folder.exists()
     with pytest.raises(UserError, match="there is no take"):
         take_list.delete(studio, chosen | {"inference.current": ""})

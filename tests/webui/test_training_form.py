@@ -11,7 +11,7 @@ from tests.hardware.machines import GIB, make_gpu, make_machine
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.project.projects import ProjectSettings, create_project
+from utils.project.projects import ProjectSettings, create_project, find_project
 from webui.change import TOAST, Change
 from webui.fields import training_fields
 from webui.handlers import live, recommend, settings_file, training
@@ -39,17 +39,17 @@ def make_run(project: Project, config: TrainConfig, sources: dict[str, str]) -> 
 def page(studio: Studio, project: str) -> dict[str, Any]:
     """What the form holds once the project was chosen."""
     updates = training.show_form(studio, {"project.project": project})
-    return {key: value.properties["value"] if isinstance(value, Change) else value for key, value in updates.items()}
+    return {key: value["value"] if isinstance(value, Change) else value for key, value in updates.items()}
 
 
 def started(studio: Studio, project: str) -> TrainConfig:
     """What Step 2 would train with then."""
     values = page(studio, project) | {"project.base": "tiny"}
-    return training.training_config(studio.project(project), values)
+    return training.training_config(find_project(project, studio.output), values)
 
 
 def test_a_refresh_brings_back_every_setting_of_the_newest_run(studio):
-    project = studio.project("maria")
+    project = find_project("maria", studio.output)
     given = TrainConfig(
         project="maria",
         output=studio.output,
@@ -82,7 +82,7 @@ def test_a_refresh_brings_back_every_setting_of_the_newest_run(studio):
 def test_a_run_goes_on_to_more_epochs_and_is_never_cut_short_by_another_ones_form(
     studio, monkeypatch, own, asked, given
 ):
-    run = make_run(studio.project("maria"), TrainConfig(project="maria", num_epochs=own), {})
+    run = make_run(find_project("maria", studio.output), TrainConfig(project="maria", num_epochs=own), {})
     begun: list[TrainConfig] = []
     monkeypatch.setattr(Studio, "start_alone", lambda self, kind, config: begun.append(config) or "")
     values = {"project.project": "maria", "train.run": run, "train.set_num_epochs": asked}
@@ -91,7 +91,7 @@ def test_a_run_goes_on_to_more_epochs_and_is_never_cut_short_by_another_ones_for
 
 
 def test_a_project_without_runs_gets_what_is_recommended(studio):
-    run = make_run(studio.project("maria"), TrainConfig(project="maria", lora_rank=8, num_epochs=7), {})
+    run = make_run(find_project("maria", studio.output), TrainConfig(project="maria", lora_rank=8, num_epochs=7), {})
     found = started(studio, "bert")
     assert found.num_epochs is None
     values = page(studio, "bert") | {"project.project": "bert", "project.base": "tiny", "train.use_case": None}
@@ -102,11 +102,11 @@ def test_a_project_without_runs_gets_what_is_recommended(studio):
 
 
 def test_a_settings_file_goes_from_the_form_and_back(studio, tmp_path):
-    project = studio.project("maria")
+    project = find_project("maria", studio.output)
     values = page(studio, "maria") | {"project.project": "maria", "project.base": "tiny", "train.set_seed": "9"}
     shown = settings_file.show_command(studio, values)
     assert "--seed 9" in shown["train.command"]
-    file = Path(shown["train.settings_file"].properties["value"])
+    file = Path(shown["train.settings_file"]["value"])
     assert TrainConfig.load(file) == training.training_config(project, values)
     file.write_text(file.read_text() + "gradient_release: true\n")
     given = page(studio, "bert") | {"project.project": "bert", "train.settings_upload": str(file)}
@@ -126,7 +126,7 @@ def test_a_settings_file_goes_from_the_form_and_back(studio, tmp_path):
 
 
 def test_a_training_can_start_from_an_earlier_run(studio):
-    project = studio.project("maria")
+    project = find_project("maria", studio.output)
     run = make_run(project, TrainConfig(project="maria"), {})
     with pytest.raises(UserError, match="no complete best checkpoint"):
         training.training_config(project, page(studio, "maria") | {"train.start_from": f"run/{run}/best"})
@@ -146,7 +146,9 @@ def test_a_training_can_start_from_an_earlier_run(studio):
         with pytest.raises(UserError):
             training.training_config(project, page(studio, "maria") | {"train.start_from": bad})
     with pytest.raises(UserError, match="no run"):
-        training.training_config(studio.project("bert"), page(studio, "bert") | {"train.start_from": f"run/{run}/best"})
+        training.training_config(
+            find_project("bert", studio.output), page(studio, "bert") | {"train.start_from": f"run/{run}/best"}
+        )
 
 
 def test_the_form_holds_what_the_page_asks_for(studio):
@@ -196,7 +198,7 @@ def test_a_recommendation_includes_whether_the_training_fits(studio, monkeypatch
 
 
 def test_a_run_is_queued_moved_and_removed_where_the_page_shows_it(studio):
-    project = studio.project("maria")
+    project = find_project("maria", studio.output)
     values = page(studio, "maria") | {"project.project": "maria", "project.base": "tiny"}
     with pytest.raises(UserError, match="no dataset yet"):
         training.queue_run(studio, values)
@@ -206,9 +208,9 @@ def test_a_run_is_queued_moved_and_removed_where_the_page_shows_it(studio):
     training.queue_run(studio, values)
     queued = training.queue_run(studio, values | {"train.set_seed": 7, "train.set_sample_text": "<b>"})
     assert queued["train.queue_group"] == Change(visible=True) and "&lt;b&gt;" in queued["train.queue"]
-    first, second = (name for _, name in queued["train.queued"].properties["choices"])
+    first, second = (name for _, name in queued["train.queued"]["choices"])
     moved = training.queue_earlier(studio, values | {"train.queued": second})
-    assert [name for _, name in moved["train.queued"].properties["choices"]] == [second, first]
+    assert [name for _, name in moved["train.queued"]["choices"]] == [second, first]
     polled = live.poll(studio, values)
     assert polled["train.queue"] == moved["train.queue"] and polled["train.enqueue"] == Change(visible=True)
     for name in (first, second):
@@ -222,7 +224,7 @@ def test_a_press_of_train_while_a_run_goes_on_offers_the_queue(studio, monkeypat
     def refuse(self: Studio, kind: str, config: TrainConfig) -> str:
         raise UserError(what="Training is already running", where="runs", fix="wait until it has ended, or stop it")
 
-    project = studio.project("maria")
+    project = find_project("maria", studio.output)
     project.dataset.mkdir()
     project.train_csv.write_text("audio_file|text|speaker_name\n", encoding="utf-8")
     monkeypatch.setattr(Studio, "start_alone", refuse)

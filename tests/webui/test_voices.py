@@ -32,7 +32,7 @@ def make(studio: Studio, name: Any, clips: Any, recording: Any = None) -> dict[s
 
 def test_clips_become_a_voice_that_speaks_is_mixed_renamed_and_deleted(studio, project, library) -> None:
     updates = make(studio, " anna ", ["wavs/a.wav", "wavs/b.wav"])
-    assert updates["inference.library_voice"].properties == {"choices": ["anna"], "value": "anna"}
+    assert updates["inference.library_voice"] == {"choices": ["anna"], "value": "anna"}
     make(studio, "ben", [], str(project.dataset / "wavs" / "a.wav"))
     library.mix("both", "anna:0.7, ben:0.3")
     form = {"inference.voice": "library", "inference.library_voice": "both"}
@@ -49,9 +49,9 @@ def test_clips_become_a_voice_that_speaks_is_mixed_renamed_and_deleted(studio, p
 
 def test_the_field_of_the_library_is_shown_for_its_voices(studio) -> None:
     shown = inference.choose_voice(studio, {"inference.voice": "library"})
-    assert {key for key, change in shown.items() if change.properties["visible"]} == {"inference.library_box"}
+    assert {key for key, change in shown.items() if change["visible"]} == {"inference.library_box"}
     shown = inference.choose_voice(studio, {"inference.voice": "own"})
-    assert not any(change.properties["visible"] for change in shown.values())
+    assert not any(change["visible"] for change in shown.values())
 
 
 @pytest.mark.parametrize(

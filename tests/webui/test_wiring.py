@@ -48,7 +48,7 @@ def test_values_travel_by_name(frame):
     def add(studio, values):
         return {"tab.label": f"{values['tab.first']} {values['tab.second']}"}
 
-    wire(frame, ["tab.button:click"], add, inputs=["tab.first", "tab.second"], outputs=["tab.label"], api_name="add")
+    wire(frame, "tab.button:click", add, inputs=["tab.first", "tab.second"], outputs=["tab.label"], api_name="add")
     assert list(function(frame)("a", "2,5").values()) == ["a 2.5"]
     with pytest.raises(gr.Error, match="Second is &#39;x&#39;; use a number"):
         function(frame)("a", "x")
@@ -58,26 +58,26 @@ def test_values_travel_by_name(frame):
 def test_two_parameters_with_one_name_are_refused(frame):
     frame.registry.add("other", {"first": gr.Textbox()})
     with pytest.raises(ValueError, match="share a name"):
-        wire(frame, ["tab.button:click"], print, inputs=["tab.first", "other.first"], outputs=[], api_name="x")
+        wire(frame, "tab.button:click", print, inputs=["tab.first", "other.first"], outputs=[], api_name="x")
 
 
 def test_a_fault_reaches_the_page_as_escaped_text(frame):
     def fail(studio, values):
         raise UserError(what="no project <img src=x>", fix="choose another")
 
-    wire(frame, ["tab.button:click"], fail, outputs=["tab.label"], api_name="fail")
+    wire(frame, "tab.button:click", fail, outputs=["tab.label"], api_name="fail")
     with pytest.raises(gr.Error, match="no project &lt;img src=x&gt;"):
         function(frame)()
 
 
 def test_a_handler_may_not_write_what_its_wiring_does_not_name(frame):
-    wire(frame, ["tab.button:click"], lambda s, v: {"tab.first": ""}, outputs=["tab.label"], api_name="x")
+    wire(frame, "tab.button:click", lambda s, v: {"tab.first": ""}, outputs=["tab.label"], api_name="x")
     with pytest.raises(AssertionError):
         function(frame)()
 
 
 def test_a_handler_that_changes_nothing_leaves_every_component_as_it_is(frame):
-    wire(frame, ["tab.button:click"], lambda s, v: {}, outputs=["tab.first", "tab.label"], api_name="x")
+    wire(frame, "tab.button:click", lambda s, v: {}, outputs=["tab.first", "tab.label"], api_name="x")
     assert list(function(frame)().values()) == [gr.skip()]
 
 
@@ -87,7 +87,7 @@ def test_a_handler_may_give_its_values_piece_by_piece(frame):
         yield {"tab.label": "two"}
         raise UserError(what="no <three>")
 
-    wire(frame, ["tab.button:click"], count, outputs=["tab.label"], api_name="count")
+    wire(frame, "tab.button:click", count, outputs=["tab.label"], api_name="count")
     pieces = function(frame)()
     assert [list(next(pieces).values()) for _ in range(2)] == [["one"], ["two"]]
     with pytest.raises(gr.Error, match="no &lt;three&gt;"):
@@ -129,7 +129,7 @@ def test_an_answer_that_was_overtaken_says_nothing(frame):
         return {"tab.label": f"project {values['tab.second']}"}
 
     ids = {"inputs": ["tab.second"], "outputs": ["tab.label"]}
-    wire_poll(frame, ["tab.first:change"], slow, **ids, api_name="p")
+    wire_poll(frame, "tab.first:change", slow, **ids, api_name="p")
     tick, now = polls(frame)
     assert tick(1, 0, {}, None) == ("", gr.skip()) and len(asked) == 2
 
@@ -139,7 +139,7 @@ def polled(frame, words):
     answers = iter(words)
     wire_poll(
         frame,
-        ["tab.second:change"],
+        "tab.second:change",
         lambda s, v: {"tab.label": next(answers), "tab.first": Change(visible=True)},
         inputs=["tab.second"],
         outputs=["tab.label", "tab.first"],
@@ -163,7 +163,7 @@ def test_pages_that_show_the_same_share_an_answer_and_a_crowd_asks_less_often(fr
     asked = []
     wire_poll(
         frame,
-        ["tab.first:change"],
+        "tab.first:change",
         lambda s, v: asked.append(v) or {"tab.label": "a"},
         inputs=["tab.second"],
         outputs=["tab.label"],

@@ -185,11 +185,6 @@ class Cleaning:
     highpass: float | None = None
     """Frequency below which sound is taken out, in Hz."""
 
-    @property
-    def does_something(self) -> bool:
-        """Whether any of it changes a clip."""
-        return self.trim or self.remove_dc or self.loudness is not None or self.highpass is not None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:

@@ -125,7 +125,9 @@ def _av_sound(
             finally:
                 lost_s += lost
     except (av.FFmpegError, ValueError) as error:
-        raise unreadable(path, f"cannot be read as audio ({_said(error)})") from error
+        # Without FFmpeg's number and path.
+        said = getattr(error, "strerror", None) or error
+        raise unreadable(path, f"cannot be read as audio ({said})") from error
 
 
 def _zero(container: Any) -> float:
@@ -138,11 +140,6 @@ def _zero(container: Any) -> float:
 
 def _time(frame: Any, zero: float, default: float) -> float:
     return default if not isinstance(frame, av.AudioFrame) or frame.time is None else frame.time - zero
-
-
-def _said(error: Exception) -> str:
-    """An error of FFmpeg without its number and path."""
-    return str(getattr(error, "strerror", None) or error)
 
 
 def _frames(container: Any, lost_s: list[float]) -> Iterator[Any]:

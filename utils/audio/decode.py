@@ -6,6 +6,7 @@ Shapes: T samples, C channels.
 import logging
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -83,11 +84,18 @@ def decode(
     _check_file(path)
     lost = [] if lost_s is None else lost_s
     try:
-        wav, rate = _decode_soundfile(path, start_s, max_seconds, channel, lost)
+        with SoundFile(path) as sound:
+            check_format(path, sound.samplerate, sound.channels)
+            if start_s > 0:
+                sound.seek(min(round(start_s * sound.samplerate), sound.frames))
+            wav, rate = _collect(path, _soundfile_blocks(sound), sound.samplerate, max_seconds, channel)
+            lost += [sound.damaged_s] * (sound.damaged_s > 0)
     except (soundfile.LibsndfileError, TypeError) as error:
         # TypeError is soundfile's answer to names such as take.raw, whose format it cannot guess.
         log.debug("soundfile cannot read %s (%s); trying PyAV", path, error)
-        wav, rate = _decode_av(path, start_s, max_seconds, channel, lost)
+        blocks, rate = track_blocks(path, start_s, lost, exact=start_s > 0)
+        with closing(blocks):
+            wav, rate = _collect(path, blocks, rate, max_seconds, channel)
     if lost_s is not None:
         announced, end = _announced(path), start_s + (max_seconds or math.inf)
         missing = min(announced, end) - start_s - wav.shape[1] / rate
@@ -171,43 +179,21 @@ def _check_file(path: Path) -> None:
     if path.stat().st_size == 0:
         raise unreadable(path, "is empty (0 bytes)")
     try:
-        lengths = data_lengths(path)
+        announced, held = data_lengths(path) or (0, 0)
         with path.open("rb") as file:
             # FFmpeg reads gigabytes of zeros for a first frame.
             if path.stat().st_size > _ZEROS and not any(file.read(_ZEROS)):
                 raise unreadable(path, "begins with zeros, as a download that did not end", fix="copy it again")
     except OSError as error:
         raise unreadable(path, f"cannot be opened: {error.strerror}", fix="check its permissions") from error
-    if lengths and lengths.held < _WHOLE * lengths.announced:
-        share = f"{lengths.held / lengths.announced:.0%} of the audio that its header declares"
+    if held < _WHOLE * announced:
+        share = f"{held / announced:.0%} of the audio that its header declares"
         raise unreadable(path, f"is truncated: it contains {share}", fix="copy the original file again")
-
-
-def _decode_soundfile(
-    path: Path, start_s: float, max_seconds: float | None, channel: Channel, lost_s: list[float]
-) -> tuple[Tensor, int]:
-    with SoundFile(path) as sound:
-        check_format(path, sound.samplerate, sound.channels)
-        if start_s > 0:
-            sound.seek(min(round(start_s * sound.samplerate), sound.frames))
-        collected = _collect(path, _soundfile_blocks(sound), sound.samplerate, max_seconds, channel)
-        lost_s += [sound.damaged_s] * (sound.damaged_s > 0)
-        return collected
 
 
 def _soundfile_blocks(sound: SoundFile) -> Iterator[Block]:
     while len(block := sound.read(_BLOCK, dtype="float32", always_2d=True)):
         yield block.T
-
-
-def _decode_av(
-    path: Path, start_s: float, max_seconds: float | None, channel: Channel, lost_s: list[float]
-) -> tuple[Tensor, int]:
-    blocks, rate = track_blocks(path, start_s, lost_s, exact=start_s > 0)
-    try:
-        return _collect(path, blocks, rate, max_seconds, channel)
-    finally:
-        blocks.close()
 
 
 def _collect(

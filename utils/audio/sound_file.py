@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -103,15 +103,8 @@ def _streams() -> tuple[Any, ctypes.c_void_p, int, ctypes.c_void_p, ctypes.c_siz
     return c, ctypes.c_void_p.in_dll(c, "__stderrp" if sys.platform == "darwin" else "stderr"), kept, text, size
 
 
-class Lengths(NamedTuple):
-    """Bytes of samples."""
-
-    announced: int
-    held: int
-
-
-def data_lengths(path: Path) -> Lengths | None:
-    """What the data chunk of a WAV says of its size, and how much of it is there.
+def data_lengths(path: Path) -> tuple[int, int] | None:
+    """What the data chunk of a WAV says of its size, and how much of it is there, in bytes.
 
     Returns:
         None when the file is no WAV with one data chunk of a known size.
@@ -130,7 +123,7 @@ def data_lengths(path: Path) -> Lengths | None:
             name, size = struct.unpack("<4sI", chunk)
             if name == b"data":
                 known = 0 < size < _UNKNOWN
-                return Lengths(announced=size, held=min(size, end - file.tell())) if known else None
+                return (size, min(size, end - file.tell())) if known else None
             # Chunks begin at even places.
             file.seek(size + size % 2, 1)
     return None

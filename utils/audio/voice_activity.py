@@ -32,14 +32,8 @@ _BLOCK_FRAMES = 1_024
 """Frames at a time (33 s): bounds memory."""
 
 
-@dataclass(frozen=True)
-class VadState:
-    """What is carried from one part of a recording to the next."""
-
-    hidden: Tensor
-    cell: Tensor
-    context: Tensor
-    """The last 64 samples."""
+VadState = tuple[Tensor, Tensor, Tensor]
+"""What is carried from one part of a recording to the next: the cell's two states, and the last 64 samples."""
 
 
 class VoiceActivity(nn.Module):
@@ -67,7 +61,7 @@ class VoiceActivity(nn.Module):
             Probabilities, [F], and the state for the next call.
         """
         assert wav.ndim == 2 and wav.shape[0] == 1 and wav.shape[1] > 0, wav.shape
-        state = state or VadState(torch.zeros(1, 128), torch.zeros(1, 128), torch.zeros(1, _CONTEXT))
+        state = state or (torch.zeros(1, 128), torch.zeros(1, 128), torch.zeros(1, _CONTEXT))
         found = []
         for part in wav.split(_BLOCK_FRAMES * FRAME, dim=1):
             block, state = self._block(F.pad(part, (0, -part.shape[1] % FRAME)), state)
@@ -96,9 +90,10 @@ class VoiceActivity(nn.Module):
         return found
 
     def _block(self, wav: Tensor, state: VadState) -> tuple[Tensor, VadState]:
-        frames = torch.cat([state.context, wav], dim=1)[0].unfold(0, _CONTEXT + FRAME, FRAME)
-        output, (hidden, cell) = self.lstm(self._encode(frames), (state.hidden, state.cell))
-        return self._speech(output), VadState(hidden, cell, wav[:, -_CONTEXT:])
+        *cell, context = state
+        frames = torch.cat([context, wav], dim=1)[0].unfold(0, _CONTEXT + FRAME, FRAME)
+        output, (hidden, memory) = self.lstm(self._encode(frames), tuple(cell))
+        return self._speech(output), (hidden, memory, wav[:, -_CONTEXT:])
 
     def _encode(self, frames: Tensor) -> Tensor:
         """What the recurrent cell reads: [F, 576] samples to [F, 128].

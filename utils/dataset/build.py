@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,20 @@ from utils.callbacks import ProgressFn
 from utils.dataset.clips.existing import assign_splits, merge, read_existing
 from utils.dataset.clips.make_clip import ClipMaker, make_sounds, score_clips, wav_of
 from utils.dataset.clips.sound import SoundMaker, SoundSettings
-from utils.dataset.formats.cues import Cue
+from utils.dataset.formats.faults import Fault
 from utils.dataset.formats.listing import real_path
 from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import flag_clips
 from utils.dataset.quality.scorers import Scorers, compared, has_dnsmos
-from utils.dataset.segmentation.cut import Cut
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.settings import Engine, PrepareConfig
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import ReadOptions, Recording, transcriber_of
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.dataset.storage.parallel import require_ray, run_tasks
-from utils.dataset.storage.report import ClipReport, Fault, Report, Split, explain
+from utils.dataset.storage.report import ClipReport, Report, Split, explain, manifests
 from utils.dataset.storage.work import Staging, Work, staged
 from utils.errors import UserError
 from utils.jobs.child import hold
@@ -304,8 +303,7 @@ def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings, score
 
 def _write(report: Report, language: str, project: Project, staging: Staging, work: Work) -> None:
     """Write the metadata aside, and hand the new wavs over."""
-    files: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
-    for csv, split in files:
+    for split, csv in manifests(project).items():
         clips = [
             Clip(audio=project.dataset.absolute() / clip.clip, text=clip.text, speaker=clip.speaker)
             for clip in report.in_split(split)
@@ -333,28 +331,12 @@ def read_ahead(paths: Sequence[Path], reading: ReadOptions, *, workers: int | No
         OSError: the cache cannot be written.
     """
     long = replace(reading.long_audio, kept=reading.long_audio.kept.absolute())
-    asked = _Asked(**{one.name: getattr(long, one.name) for one in fields(long)})
+    asked: dict[Path, bool] = {}
     with suppress(UserError):
-        read_sources(paths, replace(reading, long_audio=asked))
-    tasks = sorted(asked.recordings.items())
+        read_sources(paths, replace(reading, long_audio=replace(long, asked=asked)))
+    tasks = sorted(asked.items())
     for done, _ in run_tasks(partial(_find, long), tasks, workers=workers, engine=engine, chunk_size=1):
         log.info("read ahead: %s", done[0][0].name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Asked(LongAudio):
-    """Notes which recordings would be taken apart."""
-
-    recordings: dict[Path, bool] = field(default_factory=dict)
-    """Whether its words are needed, too, by recording."""
-
-    def by_cues(self, audio: Path, cues: Sequence[Cue]) -> list[Cut]:
-        self.recordings.setdefault(audio, False)
-        return []
-
-    def by_words(self, audio: Path, transcript: str | None = None) -> list[Cut]:
-        self.recordings[audio] = True
-        return []
 
 
 def _find(long_audio: LongAudio, tasks: Sequence[tuple[Path, bool]]) -> list[None]:

@@ -7,6 +7,7 @@ import gradio as gr
 from utils.errors import UserError
 from webui.events.wiring import Frame
 from webui.handlers import status as handlers
+from webui.handlers.project import names
 from webui.registry import script_error
 
 
@@ -15,7 +16,7 @@ def wire_api(frame: Frame) -> None:
 
     def projects_list() -> list[str]:
         """Names of all projects."""
-        return handlers.projects(frame.studio)
+        return names(frame.studio)
 
     def status(project: str) -> dict[str, Any]:
         """What there is of a project, and how each of its jobs is doing, the newest first."""

@@ -23,7 +23,7 @@ def wire_data(frame: Frame) -> None:
     """Uploads, Step 1, cancel, and the report whenever its file changes."""
     wire(
         frame,
-        ["data.files:upload"],
+        "data.files:upload",
         data.upload,
         inputs=["project.project", "data.files"],
         outputs=["data.files", *data.UPLOADS],
@@ -31,7 +31,7 @@ def wire_data(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["data.clear:click"],
+        "data.clear:click",
         data.clear,
         inputs=["project.project"],
         outputs=data.UPLOADS,
@@ -39,7 +39,7 @@ def wire_data(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["data.remove:click"],
+        "data.remove:click",
         data.remove,
         inputs=["project.project", "data.chosen_files"],
         outputs=data.UPLOADS,
@@ -47,7 +47,7 @@ def wire_data(frame: Frame) -> None:
     )
     wire(
         frame,
-        [f"{data.FORM}transcriber:change"],
+        f"{data.FORM}transcriber:change",
         data.offer_check,
         inputs=[f"{data.FORM}transcriber"],
         outputs=[f"{data.FORM}check_transcripts"],
@@ -56,7 +56,7 @@ def wire_data(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["data.start:click"],
+        "data.start:click",
         data.start,
         inputs=["project.project", "project.language", "project.base", "data.folder", f"{data.FORM}*"],
         outputs=["data.progress"],
@@ -64,7 +64,7 @@ def wire_data(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["data.cancel:click"],
+        "data.cancel:click",
         data.cancel,
         inputs=["project.project"],
         outputs=["data.progress"],
@@ -73,7 +73,7 @@ def wire_data(frame: Frame) -> None:
     wire(
         frame,
         # At once with the project: the next poll, which brings its revision, may be seconds away.
-        ["data.revision:change", "project.project:change", "project.base:change"],
+        "data.revision:change project.project:change project.base:change",
         data.show,
         inputs=["project.project", "project.base", *CHOSEN, *clip_list.QUERY],
         outputs=SHOWN,
@@ -88,9 +88,9 @@ def wire_data(frame: Frame) -> None:
 def _wire_reading(frame: Frame) -> None:
     """Read sentences aloud, one after the other."""
     options: dict[str, Any] = {"inputs": read_aloud.INPUTS, "outputs": read_aloud.OUTPUTS, "public": False}
-    shows = ["data.read_box:expand", "project.project:change", "project.language:change"]
+    shows = "data.read_box:expand project.project:change project.language:change"
     wire(frame, shows, read_aloud.show, api_name="read_show", **options | QUIET)
-    wire(frame, ["data.read_next:click"], read_aloud.go_on, api_name="read_next", **options | QUIET)
+    wire(frame, "data.read_next:click", read_aloud.go_on, api_name="read_next", **options | QUIET)
     # One process checks, and one recording after the other.
     options |= {
         "concurrency_id": "read-aloud",
@@ -102,15 +102,15 @@ def _wire_reading(frame: Frame) -> None:
         ("read_check", "data.read_sound:stop_recording", read_aloud.check),
         ("read_keep", "data.read_keep:click", read_aloud.keep),
     ):
-        wire(frame, [trigger], handler, api_name=name, **options)
+        wire(frame, trigger, handler, api_name=name, **options)
 
 
 def _wire_clips(frame: Frame) -> None:
     """Find, choose, edit and walk through the clips."""
     for name, triggers, handler in (
-        ("clips_find", ["data.find:change", "data.kind:input", "data.order:input"], clip_list.find),
-        ("clips_page_back", ["data.page_back:click"], clip_list.turn_back),
-        ("clips_page_on", ["data.page_on:click"], clip_list.turn_on),
+        ("clips_find", "data.find:change data.kind:input data.order:input", clip_list.find),
+        ("clips_page_back", "data.page_back:click", clip_list.turn_back),
+        ("clips_page_on", "data.page_on:click", clip_list.turn_on),
     ):
         wire(
             frame,
@@ -129,7 +129,7 @@ def _wire_clips(frame: Frame) -> None:
     ):
         wire(
             frame,
-            [f"data.{name}:click"],
+            f"data.{name}:click",
             change,
             inputs=["project.project", *clip_list.QUERY, *CHOSEN],
             outputs=[*clip_list.LIST, *CLIP],
@@ -137,7 +137,7 @@ def _wire_clips(frame: Frame) -> None:
         )
     wire(
         frame,
-        ["data.accept_found:click"],
+        "data.accept_found:click",
         clip_list.accept_found,
         inputs=["project.project", *clip_list.QUERY],
         outputs=["data.fix_progress"],
@@ -145,7 +145,7 @@ def _wire_clips(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["data.clips:select"],
+        "data.clips:select",
         clips.choose,
         inputs=["project.project"],
         outputs=CLIP,
@@ -155,7 +155,7 @@ def _wire_clips(frame: Frame) -> None:
     )
     wire(
         frame,
-        [],
+        "",
         clips.save,
         inputs=["project.project", "data.clip", "data.transcript", "data.shown"],
         outputs=CLIP,
@@ -163,23 +163,24 @@ def _wire_clips(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["data.save:click"],
+        "data.save:click",
         clips.apply,
         inputs=["project.project", *CHOSEN, "data.transcript", "data.at_s", *recut.EDGES],
         outputs=CLIP,
         api_name="clip_apply",
         public=False,
     )
-    for button, handler in (
-        ("exclude", clips.exclude),
-        ("restore", clips.restore),
-        ("previous", clips.go_back),
-        ("next", clips.go_on),
-    ):
+    acts: dict[str, Handler] = {
+        "exclude": clips.exclude,
+        "restore": clips.restore,
+        "previous": clips.go_back,
+        "next": clips.go_on,
+    }
+    for button, act in acts.items():
         wire(
             frame,
-            [f"data.{button}:click"],
-            handler,
+            f"data.{button}:click",
+            act,
             inputs=["project.project", *CHOSEN],
             outputs=CLIP,
             api_name=f"clip_{button}",
@@ -188,7 +189,7 @@ def _wire_clips(frame: Frame) -> None:
     for name, (cut, needed) in CUTS.items():
         wire(
             frame,
-            [f"data.{name}:click"] if name in ("merge", "accept") else [],
+            f"data.{name}:click" if name in ("merge", "accept") else "",
             cut,
             inputs=["project.project", "data.clip", *needed, "data.shown"],
             outputs=["data.fix_progress"],

@@ -6,7 +6,7 @@ from webui.events.wiring import Frame, wire
 from webui.handlers import compare, inference, pronunciations, server, take_list, voices
 
 PROJECT = "project.project"
-TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
+TAKE = ("inference.status", "inference.current", "inference.played", "inference.player", "inference.whole")
 LISTS = (
     "inference.model",
     "inference.offered",
@@ -38,7 +38,7 @@ def wire_inference(frame: Frame) -> None:
 def _wire_lists(frame: Frame) -> None:
     wire(
         frame,
-        ["inference.tab:select", "project.project:change"],
+        "inference.tab:select project.project:change",
         inference.models,
         inputs=[PROJECT, "inference.model", "inference.offered", "inference.listed", "inference.clip"],
         outputs=LISTS,
@@ -49,7 +49,7 @@ def _wire_lists(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["inference.voice:change"],
+        "inference.voice:change",
         inference.choose_voice,
         inputs=["inference.voice"],
         outputs=[f"inference.{name}" for name in inference.VOICE_FIELDS],
@@ -62,7 +62,7 @@ def _wire_lists(frame: Frame) -> None:
 def _wire_speaking(frame: Frame) -> list[Any]:
     spoken = wire(
         frame,
-        ["inference.speak:click"],
+        "inference.speak:click",
         inference.speak,
         inputs=inference.SPEAK_INPUTS,
         outputs=[*TAKE, "inference.speaker"],
@@ -72,7 +72,7 @@ def _wire_speaking(frame: Frame) -> list[Any]:
     # The click itself does nothing then: an event of this page is still in progress.
     wire(
         frame,
-        ["inference.speak:click", "inference.resume:click"],
+        "inference.speak:click inference.resume:click",
         inference.say_busy,
         inputs=[PROJECT, "inference.current"],
         # gradio shows messages of what it queues only, and wants an output.
@@ -83,7 +83,7 @@ def _wire_speaking(frame: Frame) -> list[Any]:
     )
     gone_on = wire(
         frame,
-        ["inference.resume:click"],
+        "inference.resume:click",
         inference.resume,
         inputs=[PROJECT, "inference.take"],
         outputs=[*TAKE, "inference.speaker"],
@@ -92,7 +92,7 @@ def _wire_speaking(frame: Frame) -> list[Any]:
     )
     wire(
         frame,
-        ["inference.stop:click"],
+        "inference.stop:click",
         inference.stop,
         inputs=[PROJECT, "inference.current"],
         outputs=["inference.status", "inference.current", "inference.whole"],
@@ -106,7 +106,7 @@ def _wire_takes(frame: Frame) -> None:
     chosen = [PROJECT, "inference.take"]
     wire(
         frame,
-        ["inference.take:input"],
+        "inference.take:input",
         inference.show_take,
         inputs=chosen,
         outputs=[*TAKE, "inference.take_tools"],
@@ -115,7 +115,7 @@ def _wire_takes(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["inference.reuse:click"],
+        "inference.reuse:click",
         inference.reuse,
         inputs=chosen,
         outputs=[
@@ -129,11 +129,11 @@ def _wire_takes(frame: Frame) -> None:
         public=False,
         concurrency_limit=None,
     )
-    wire(frame, [], inference.pack, inputs=chosen, outputs=["inference.zip"],
+    wire(frame, "", inference.pack, inputs=chosen, outputs=["inference.zip"],
          api_name="inference_pack")  # fmt: skip
     wire(
         frame,
-        ["inference.take_file:click"],
+        "inference.take_file:click",
         take_list.write_file,
         inputs=[*chosen, "inference.take_format"],
         outputs=["inference.zip"],
@@ -141,7 +141,7 @@ def _wire_takes(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["inference.take_name:submit"],
+        "inference.take_name:submit",
         take_list.rename,
         inputs=[*chosen, "inference.take_name"],
         outputs=["inference.take", "inference.take_name"],
@@ -149,13 +149,13 @@ def _wire_takes(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["inference.take_delete:click"],
+        "inference.take_delete:click",
         take_list.delete,
         inputs=[*chosen, "inference.current"],
         outputs=["inference.take", *(f"inference.{name}" for name in ("whole", "player", "status", "current"))],
         api_name="take_delete",
     )
-    wire(frame, ["inference.pack_ready:click"], inference.pack_model, inputs=[PROJECT],
+    wire(frame, "inference.pack_ready:click", inference.pack_model, inputs=[PROJECT],
          outputs=["inference.ready_zip"], api_name="inference_pack_model")  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def _wire_voices(frame: Frame) -> None:
     ):
         wire(
             frame,
-            [f"inference.voice_{name}:click"],
+            f"inference.voice_{name}:click",
             handler,
             inputs=inputs,
             outputs=voices.OUTPUTS,
@@ -178,23 +178,23 @@ def _wire_voices(frame: Frame) -> None:
 def _wire_pronunciations(frame: Frame) -> None:
     table = "inference.pronunciations"
     # Not where the tab is opened: what was typed and not saved stays.
-    wire(frame, [f"{PROJECT}:change"], pronunciations.show, inputs=[PROJECT], outputs=[table],
+    wire(frame, f"{PROJECT}:change", pronunciations.show, inputs=[PROJECT], outputs=[table],
          api_name="pronunciations", queue=False)  # fmt: skip
-    wire(frame, ["inference.pronunciations_save:click"], pronunciations.save, inputs=[PROJECT, table], outputs=[table],
+    wire(frame, "inference.pronunciations_save:click", pronunciations.save, inputs=[PROJECT, table], outputs=[table],
          api_name="pronunciations_save")  # fmt: skip
 
 
 def _wire_server(frame: Frame) -> None:
     shown = ["inference.server", "inference.curl", "inference.server_start", "inference.server_stop"]
-    wire(frame, ["inference.server_start:click"], server.start, inputs=["inference.port"], outputs=shown,
+    wire(frame, "inference.server_start:click", server.start, inputs=["inference.port"], outputs=shown,
          api_name="server_start")  # fmt: skip
-    wire(frame, ["inference.server_stop:click"], server.stop, outputs=shown, api_name="server_stop")
+    wire(frame, "inference.server_stop:click", server.stop, outputs=shown, api_name="server_stop")
 
 
 def _wire_comparing(frame: Frame) -> Any:
     compared = wire(
         frame,
-        ["inference.compare:click"],
+        "inference.compare:click",
         compare.start,
         inputs=[*inference.SPEAK_INPUTS, "inference.models"],
         outputs=compare.SHOWN,
@@ -203,7 +203,7 @@ def _wire_comparing(frame: Frame) -> Any:
     )
     wire(
         frame,
-        ["inference.comparison:input", "inference.line:submit"],
+        "inference.comparison:input inference.line:submit",
         compare.show,
         inputs=[PROJECT, "inference.comparison", "inference.line"],
         outputs=compare.SHOWN,
@@ -213,7 +213,7 @@ def _wire_comparing(frame: Frame) -> Any:
     for name, handler in (("a", compare.prefer_a), ("b", compare.prefer_b), ("same", compare.prefer_same)):
         wire(
             frame,
-            [f"inference.prefer_{name}:click"],
+            f"inference.prefer_{name}:click",
             handler,
             inputs=[PROJECT, "inference.trial"],
             outputs=["inference.voted", "inference.trial", "inference.a", "inference.b", "inference.votes"],

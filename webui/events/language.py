@@ -16,7 +16,7 @@ def wire_language(frame: Frame) -> None:
     for name, (handler, needed) in STARTS.items():
         wire(
             frame,
-            [f"language.{name}:click"],
+            f"language.{name}:click",
             handler,
             inputs=[*INPUTS, *needed],
             outputs=["language.progress"],
@@ -24,7 +24,7 @@ def wire_language(frame: Frame) -> None:
         )
     wire(
         frame,
-        ["language.adopt:click"],
+        "language.adopt:click",
         language.adopt,
         inputs=["project.project"],
         outputs=["project.base"],

@@ -4,66 +4,25 @@ from webui.events.wiring import Frame, wire_poll
 from webui.handlers import live
 
 INPUTS = ("project.project", "project.base", "train.run")
-OUTPUTS = (
-    "project.project",
-    "project.language",
-    "project.base",
-    "project.activity",
-    "project.welcome",
-    "project.sample",
-    "project.listen",
-    "data.progress",
-    "data.start",
-    "data.cancel",
-    "data.revision",
-    "data.fix_progress",
-    "language.found",
-    "language.progress",
-    "language.latin",
-    "language.adopt",
-    "language.next",
-    "train.gpu",
-    "train.memory_plot",
-    "train.run",
-    "train.start_from",
-    *live.DEFAULTS,
-    "train.badge_*",
-    "train.proofs",
-    "train.progress",
-    "train.loss_plot",
-    "train.speed_plot",
-    "train.samples",
-    "train.log",
-    "train.start",
-    "train.enqueue",
-    "train.queue",
-    "train.queue_group",
-    "train.queued",
-    "train.stop",
-    "train.resume",
-    "train.resume_why",
-    "train.checkpoint",
-    "train.export",
-    "train.export_stop",
-    "train.export_why",
-    "train.exported",
-    "inference.worker",
-    "inference.progress",
-    "inference.take",
-    "inference.stop",
-    "inference.server",
-    "inference.curl",
-    "inference.server_start",
-    "inference.server_stop",
-    "system.download_progress",
-)
+_WRITTEN = {
+    "project": "project language base activity welcome sample listen",
+    "data": "progress start cancel revision fix_progress",
+    "language": "found progress latin adopt next",
+    "train": "gpu memory_plot run start_from badge_* proofs progress loss_plot speed_plot samples log start "
+    "enqueue queue queue_group queued stop resume resume_why checkpoint export export_stop export_why "
+    "exported",
+    "inference": "worker progress take stop server curl server_start server_stop",
+    "system": "download_progress",
+}
+"""What a poll brings, by tab."""
+OUTPUTS = (*(f"{tab}.{name}" for tab, names in _WRITTEN.items() for name in names.split()), *live.DEFAULTS)
 
 
 def wire_live(frame: Frame) -> None:
     """Ask every few seconds, and at once when another project or run is chosen."""
     wire_poll(
         frame,
-        ["project.project:change", "project.base:change", "train.run:change"],
+        "project.project:change project.base:change train.run:change",
         live.poll,
         inputs=INPUTS,
         outputs=OUTPUTS,

@@ -20,7 +20,7 @@ def wire_project(frame: Frame) -> None:
     """Load, create and choose projects, and keep their language and base."""
     wire(
         frame,
-        [],
+        "",
         project.show_projects,
         after=_wire_words(frame),
         inputs=["project.project", "project.last"],
@@ -37,7 +37,7 @@ def wire_project(frame: Frame) -> None:
     frame.trigger("project.listen:click")(None, js="() => window.studioPage?.open('inference', '#speak-text')")
     created = wire(
         frame,
-        ["project.new_project:submit"],
+        "project.new_project:submit",
         project.create,
         inputs=["project.new_project", "project.language", "project.base"],
         outputs=BAR,
@@ -46,7 +46,7 @@ def wire_project(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["project.try_sample:click"],
+        "project.try_sample:click",
         sample.try_sample,
         outputs=BAR,
         api_name="try_sample",
@@ -54,7 +54,7 @@ def wire_project(frame: Frame) -> None:
     )
     wire(
         frame,
-        [],
+        "",
         data.take_waiting,
         inputs=["project.project", "data.files"],
         outputs=["data.files", *data.UPLOADS],
@@ -65,7 +65,7 @@ def wire_project(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["project.project:input"],
+        "project.project:input",
         project.choose,
         inputs=["project.project"],
         outputs=BAR,
@@ -75,7 +75,7 @@ def wire_project(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["project.manage:click"],
+        "project.manage:click",
         manage.manage,
         inputs=["project.project", "project.is_managed"],
         outputs=["project.manage_box", "project.is_managed", "project.contents"],
@@ -84,7 +84,7 @@ def wire_project(frame: Frame) -> None:
     for name, act in (("rename", manage.rename), ("duplicate", manage.duplicate), ("delete", manage.delete)):
         wire(
             frame,
-            [f"project.{name}:click"],
+            f"project.{name}:click",
             act,
             inputs=["project.project", "project.new_name"],
             outputs=BAR,
@@ -94,7 +94,7 @@ def wire_project(frame: Frame) -> None:
     for name, keep in (("language", project.keep_language), ("base", project.keep_base)):
         wire(
             frame,
-            [f"project.{name}:input"],
+            f"project.{name}:input",
             keep,
             inputs=["project.project", f"project.{name}"],
             outputs=[f"project.{name}"],

@@ -11,7 +11,7 @@ def wire_system(frame: Frame) -> None:
     """Facts when the tab is opened or read again; the download of a base."""
     wire(
         frame,
-        ["system.tab:select", "system.refresh:click"],
+        "system.tab:select system.refresh:click",
         system.show,
         inputs=["project.project"],
         outputs=SHOWN,
@@ -19,7 +19,7 @@ def wire_system(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["system.download:click"],
+        "system.download:click",
         system.download,
         inputs=["system.version", "system.accept_license"],
         outputs=["system.download_progress"],

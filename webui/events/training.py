@@ -18,7 +18,7 @@ def wire_training(frame: Frame) -> None:
     """Start, stop, resume, recommend, export."""
     wire(
         frame,
-        ["train.start:click"],
+        "train.start:click",
         training.start,
         inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
         outputs=["train.run"],
@@ -26,17 +26,17 @@ def wire_training(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["project.project:change"],
+        "project.project:change",
         training.show_form,
         inputs=["project.project"],
         outputs=["train.run", "train.start_from", "train.origins", *SETTINGS],
         api_name="train_form",
         **QUIET,
     )
-    wire(frame, ["train.stop:click"], training.stop, inputs=RUN, outputs=["train.run"], api_name="train_stop")
+    wire(frame, "train.stop:click", training.stop, inputs=RUN, outputs=["train.run"], api_name="train_stop")
     wire(
         frame,
-        ["train.resume:click"],
+        "train.resume:click",
         training.resume,
         inputs=[*RUN, f"{training.FORM}num_epochs"],
         outputs=["train.run"],
@@ -44,7 +44,7 @@ def wire_training(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["train.recommend:click"],
+        "train.recommend:click",
         recommend.recommend,
         inputs=["project.project", "project.base", "train.use_case", *SETTINGS],
         outputs=[
@@ -57,7 +57,7 @@ def wire_training(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["train.export:click"],
+        "train.export:click",
         training.export,
         inputs=[*RUN, "train.checkpoint", "train.decoder", "train.adapter"],
         outputs=["train.run"],
@@ -65,7 +65,7 @@ def wire_training(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["train.show_command:click"],
+        "train.show_command:click",
         settings_file.show_command,
         inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
         outputs=["train.command", "train.settings_file"],
@@ -73,7 +73,7 @@ def wire_training(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["train.settings_upload:upload"],
+        "train.settings_upload:upload",
         settings_file.load,
         inputs=["project.project", "train.settings_upload", *SETTINGS],
         outputs=["train.recommended", "train.origins", *SETTINGS],
@@ -81,7 +81,7 @@ def wire_training(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["train.export_stop:click"],
+        "train.export_stop:click",
         training.stop_export,
         inputs=["project.project"],
         outputs=["train.exported"],
@@ -90,7 +90,7 @@ def wire_training(frame: Frame) -> None:
     queue = ["train.queue", "train.queue_group", "train.queued"]
     wire(
         frame,
-        ["train.enqueue:click"],
+        "train.enqueue:click",
         training.queue_run,
         inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
         outputs=queue,
@@ -103,7 +103,7 @@ def wire_training(frame: Frame) -> None:
     ):
         wire(
             frame,
-            [f"train.{name}:click"],
+            f"train.{name}:click",
             act,
             inputs=["project.project", "train.queued"],
             outputs=queue,

@@ -26,8 +26,6 @@ from webui.text.catalog import language
 
 Handler = Callable[[Studio, Values], Updates | Iterator[Updates]]
 """Returns new values, or gives them piece by piece while it works."""
-Trigger = str | Callable[..., Any]
-"""An event: "train.start:click", or one of gradio's own, such as `page.load`."""
 INTERVAL = "interval"
 """Among the news of a poll: after how many seconds the page asks again; ids of components have a dot."""
 QUIET: dict[str, Any] = {"public": False, "queue": False, "show_progress": False}
@@ -46,17 +44,15 @@ class Frame:
     registry: Registry
     studio: Studio
 
-    def trigger(self, trigger: Trigger) -> Callable[..., Any]:
-        """The event that a trigger names."""
-        if not isinstance(trigger, str):
-            return trigger
+    def trigger(self, trigger: str) -> Callable[..., Any]:
+        """The event that a trigger names: "train.start:click"."""
         key, event = trigger.rsplit(":", 1)
         return getattr(self.registry[key], event)
 
 
 def wire(
     frame: Frame,
-    triggers: Sequence[Trigger],
+    triggers: str,
     handler: Handler,
     *,
     inputs: Sequence[str] = (),
@@ -73,7 +69,7 @@ def wire(
 
     Args:
         frame: the page, its components and the app.
-        triggers: events; see `Trigger`. Empty for what comes `after` another handler.
+        triggers: events with spaces between; see `Frame.trigger`. Empty for what comes `after` another handler.
         handler: gets the app and the values of `inputs` by id, returns new values by id.
         inputs: ids, or patterns such as "train.*".
         outputs: ids the handler may return; other outputs stay as they are.
@@ -90,11 +86,8 @@ def wire(
     """
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
 
-    def read(values: Sequence[Any]) -> Values:
-        return {key: _read(frame.registry[key], value) for key, value in zip(keys, values, strict=False)}
-
     def pieces(values: Sequence[Any]) -> Iterator[Updates]:
-        given = read(values)
+        given = {key: _read(frame.registry[key], value) for key, value in zip(keys, values, strict=False)}
         if with_row:
             given[ROW] = getattr(values[-1], "row_value", None)
         found = handler(frame.studio, given)
@@ -119,7 +112,7 @@ def wire(
         return next(call_in_pieces(*values))
 
     function = call_in_pieces if inspect.isgeneratorfunction(handler) else call
-    bind = after.success if after else partial(gr.on, triggers=[frame.trigger(trigger) for trigger in triggers])
+    bind = after.success if after else partial(gr.on, triggers=[*map(frame.trigger, triggers.split())])
     return bind(
         fn=named(function, keys, gr.SelectData if with_row else None),
         inputs=[frame.registry[key] for key in keys],
@@ -136,7 +129,7 @@ def wire(
 
 def wire_poll(
     frame: Frame,
-    triggers: Sequence[Trigger],
+    triggers: str,
     handler: Handler,
     *,
     inputs: Sequence[str],
@@ -201,13 +194,13 @@ def wire_poll(
 
     written = {key: frame.registry[key] for key in shown} | {INTERVAL: timer, ANSWER: had}
     for suffix, mode, function, events in (
-        ("", "once", ask, [timer.tick]),
+        ("", "once", ask, None),
         ("_now", "always_last", ask_now, triggers),
     ):
         # One each: an answer to the one must not replace what the browser has not written yet of the other.
         news = gr.Textbox(visible="hidden", label="news")
         asked = gr.on(
-            triggers=[frame.trigger(trigger) for trigger in events],
+            triggers=[timer.tick] if events is None else [*map(frame.trigger, events.split())],
             fn=named(function, [*keys, "poll.had", "poll.seen"], gr.Request),
             inputs=[*(frame.registry[key] for key in keys), had, seen],
             outputs=[news, seen],
@@ -311,4 +304,4 @@ def _components(frame: Frame, updates: Updates, allowed: Sequence[str]) -> dict[
 
 def _update(value: Any) -> Any:
     """A component's new value, or gradio's form of its new properties."""
-    return gr.update(**value.properties) if isinstance(value, Change) else value
+    return gr.update(**value) if isinstance(value, Change) else value

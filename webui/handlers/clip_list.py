@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 from utils import jobs
 from utils.dataset.edits import edit
-from utils.dataset.edits.browse import USED, ClipQuery, FoundClips, Order, find_clips, kinds
+from utils.dataset.edits.browse import USED, Order, find_clips, kinds
 from utils.dataset.edits.edit import FixConfig
 from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError
@@ -33,40 +33,42 @@ LIST = (
     "data.list",
 )
 """What shows them."""
+PAGE_SIZE = 100
 MAX_ACCEPTED = 1_000
 """Clips that one job is given by name."""
 
 
-def find(studio: Studio, values: Values) -> Updates:
-    """Show the first page of the clips that match."""
-    return _turned(studio, values, page=0)
+def turn(step: int | None, studio: Studio, values: Values) -> Updates:
+    """Show the first page of the clips that match, or another one."""
+    project = studio.project_or_none(values)
+    if project is None or not project.report.is_file():
+        return {}
+    page = 0 if step is None else _page(values) + step
+    return shown(project, edit.current_clips(project), {**values, "data.page": page})
 
 
-def turn(step: int, studio: Studio, values: Values) -> Updates:
-    """Show another page of them."""
-    return _turned(studio, values, page=_query(values).page + step)
-
-
-turn_back, turn_on = partial(turn, -1), partial(turn, 1)
+find, turn_back, turn_on = (partial(turn, step) for step in (None, -1, 1))
 
 
 def shown(project: Project, all_clips: Sequence[ClipReport], values: Values) -> Updates:
     """The list as a query finds it among a dataset's clips."""
     query, counts = _query(values), kinds(all_clips)
-    kind = query.kind if query.kind in counts else ""
-    found = find_clips(all_clips, ClipQuery(words=query.words, kind=kind, order=query.order, page=query.page))
-    num_undoable = edit.num_undoable(project)
+    query["kind"] = kind = query["kind"] if query["kind"] in counts else ""
+    found, num_undoable = find_clips(all_clips, **query), edit.num_undoable(project)
+    last = max(0, len(found) - 1) // PAGE_SIZE
+    page = min(max(_page(values), 0), last)
+    on_page = found[page * PAGE_SIZE :][:PAGE_SIZE]
     return {
         "data.list": Change(visible=True),
-        "data.clips": Change(value=view.rows(found.clips), headers=list(text.CLIP_COLUMNS)),
-        "data.found": view.found(found, len(all_clips)),
+        "data.clips": Change(value=view.rows(on_page), headers=list(text.CLIP_COLUMNS)),
+        "data.found": view.found(page * PAGE_SIZE + 1, len(on_page), len(found), len(all_clips)),
         "data.kind": Change(choices=text.clip_kinds(counts), value=kind),
-        "data.page": found.page,
-        "data.page_back": Change(visible=found.num_pages > 1, interactive=found.page > 0),
-        "data.page_on": Change(visible=found.num_pages > 1, interactive=found.page + 1 < found.num_pages),
-        "data.exclude_found": Change(visible=bool(query.words or kind)),
-        "data.restore_found": Change(visible=any(map(edit.can_be_restored, found.matching))),
-        "data.accept_found": Change(visible=any(map(clips.can_be_accepted, found.matching))),
+        "data.page": page,
+        "data.page_back": Change(visible=last > 0, interactive=page > 0),
+        "data.page_on": Change(visible=last > 0, interactive=page < last),
+        "data.exclude_found": Change(visible=bool(query["words"] or kind)),
+        "data.restore_found": Change(visible=any(map(edit.can_be_restored, found))),
+        "data.accept_found": Change(visible=any(map(clips.can_be_accepted, found))),
         "data.undo": Change(visible=num_undoable > 0, value=text.undo_edits(num_undoable)),
     }
 
@@ -83,8 +85,8 @@ def restore_found(studio: Studio, values: Values) -> Updates:
 
 def accept_found(studio: Studio, values: Values) -> Updates:
     """Keep every matching clip that was dropped or marked for review because of a measure, in a job of its own."""
-    project = studio.project(values["project.project"])
-    names = [clip.id for clip in _matching(project, values).matching if clip.id and clips.can_be_accepted(clip)]
+    project = studio.project(values)
+    names = [clip.id for clip in _matching(project, values) if clip.id and clips.can_be_accepted(clip)]
     if not names:
         raise UserError(what=text.NOTHING_TO_CHANGE, where=text.ACCEPT_FOUND, fix=text.NOTHING_TO_CHANGE_FIX)
     clips.require_idle(project)
@@ -96,17 +98,10 @@ def accept_found(studio: Studio, values: Values) -> Updates:
 
 def undo(studio: Studio, values: Values) -> Updates:
     """Take back the last transcript edit, exclusion or restoration of this dataset; the last 20 are kept."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     clips.require_idle(project)
-    done = edit.undo(project)
-    return _after(project, values) | {TOAST: text.undone(done.kind, len(done.clips))}
-
-
-def _turned(studio: Studio, values: Values, *, page: int) -> Updates:
-    project = studio.project_or_none(values["project.project"])
-    if project is None or not project.report.is_file():
-        return {}
-    return shown(project, edit.current_clips(project), {**values, "data.page": page})
+    kind, changed = edit.undo(project)
+    return _after(project, values) | {TOAST: text.undone(kind, len(changed))}
 
 
 def _edited(
@@ -116,8 +111,8 @@ def _edited(
     fits: Callable[[ClipReport], bool],
     button: str,
 ) -> Updates:
-    project = studio.project(values["project.project"])
-    names = [clip.clip for clip in _matching(project, values).matching if clip.clip and fits(clip)]
+    project = studio.project(values)
+    names = [clip.clip for clip in _matching(project, values) if clip.clip and fits(clip)]
     if not names:
         raise UserError(what=text.NOTHING_TO_CHANGE, where=button, fix=text.NOTHING_TO_CHANGE_FIX)
     clips.require_idle(project)
@@ -132,16 +127,21 @@ def _after(project: Project, values: Values) -> Updates:
     return shown(project, now, values) | chosen
 
 
-def _matching(project: Project, values: Values) -> FoundClips:
-    return find_clips(edit.current_clips(project), _query(values))
+def _matching(project: Project, values: Values) -> list[ClipReport]:
+    return find_clips(edit.current_clips(project), **_query(values))
 
 
-def _query(values: Values) -> ClipQuery:
-    """The query that the fields hold; what scripts may send instead of one finds everything."""
-    words, kind, order, page = (values.get(name) for name in QUERY)
-    return ClipQuery(
-        words=words if isinstance(words, str) else "",
-        kind=kind if isinstance(kind, str) else "",
-        order=next((known for known in get_args(Order) if known == order), "prepared"),
-        page=int(page) if isinstance(page, int | float) and abs(page) < 1e9 else 0,
-    )
+def _query(values: Values) -> dict[str, Any]:
+    """What the fields ask `find_clips` for; what scripts may send instead of that finds everything."""
+    words, kind, order = (values.get(name) for name in QUERY[:3])
+    return {
+        "words": words if isinstance(words, str) else "",
+        "kind": kind if isinstance(kind, str) else "",
+        "order": order if order in get_args(Order) else "prepared",
+    }
+
+
+def _page(values: Values) -> int:
+    """The page that is shown, counted from 0."""
+    page = values.get("data.page")
+    return int(page) if isinstance(page, int | float) and abs(page) < 1e9 else 0

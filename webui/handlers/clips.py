@@ -8,7 +8,7 @@ from pathlib import Path
 from utils import jobs
 from utils.dataset.edits import edit
 from utils.dataset.edits.edit import FixConfig, FixKind
-from utils.dataset.storage.report import ClipReport
+from utils.dataset.storage.report import BY_HAND, ClipReport
 from utils.errors import UserError
 from utils.project.paths import Project
 from webui import forms, text
@@ -30,7 +30,7 @@ CLOSED: Updates = {"data.clip_box": Change(visible=False), "data.clip": "", "dat
 
 def choose(studio: Studio, values: Values) -> Updates:
     """Show the selected clip: its audio, its transcript and what can be done with it."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     row = values.get(ROW)
     wanted = [str(cell) for cell in row] if isinstance(row, list) and row else [""]
     named = [clip for clip in edit.current_clips(project) if view.clip_name(clip) == wanted[-1]]
@@ -46,7 +46,7 @@ def choose(studio: Studio, values: Values) -> Updates:
 def apply(studio: Studio, values: Values) -> Updates:
     """Save what the form changed: the transcript and the edges, or a split where the transcript has a bar."""
     before, bar, after = str(values["data.transcript"] or "").partition("|")
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     found = _find(project, _chosen(project, values))
     is_moved = found is not None and recut.moved(found, values)
     if bar and is_moved:
@@ -81,7 +81,7 @@ def exclude(studio: Studio, values: Values) -> Updates:
 
 def restore(studio: Studio, values: Values) -> Updates:
     """Restore an excluded clip, or undo a clip's trim, split, merge or acceptance."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     clip = _chosen(project, values)
     found = _find(project, clip)
     if found is None or edit.can_be_restored(found):
@@ -91,14 +91,15 @@ def restore(studio: Studio, values: Values) -> Updates:
 
 def fix(kind: FixKind, studio: Studio, values: Values) -> Updates:
     """Trim a clip, split it, merge it with the next one, or keep it as it is, in a job of its own."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     return _start_fix(project, kind, _chosen(project, values), forms.by_field(values, "data."))
 
 
 def move_edges(studio: Studio, values: Values) -> Updates:
     """Move the start and end of a clip within its recording, in a job of its own."""
-    project = studio.project(values["project.project"])
-    return _start_fix(project, "recut", _chosen(project, values), recut.form(values))
+    project = studio.project(values)
+    times = {name: values.get(field) for name, field in zip(("start_s", "end_s"), recut.EDGES, strict=True)}
+    return _start_fix(project, "recut", _chosen(project, values), times)
 
 
 accept, trim, split, merge = (partial(fix, kind) for kind in ("accept", "trim", "split", "merge"))
@@ -135,7 +136,7 @@ def refreshed(project: Project, clips: Sequence[ClipReport], clip: object, shown
     """
     named = [item for item in clips if clip and item.clip == clip]
     found = max(named, key=lambda item: item.status == "used", default=None) or _cut_from(clips, clip, shown)
-    if found is None or _project_of(shown) != project.name:
+    if found is None or not isinstance(shown, str) or shown.partition("\n")[0] != project.name:
         # Clips are named after their sound: another project with the same recordings has one of this name, too.
         return CLOSED
     cut = next((item for item in clips if found.id in item.made_from), None)
@@ -165,22 +166,8 @@ def _cut_from(clips: Sequence[ClipReport], clip: object, shown: object) -> ClipR
     return next((item for item in clips if parent and item.id == parent), None)
 
 
-def _project_of(shown: object) -> str:
-    return shown.partition("\n")[0] if isinstance(shown, str) else ""
-
-
-def go_back(studio: Studio, values: Values) -> Updates:
-    """Show the previous clip."""
-    return _neighbor(studio, values, -1)
-
-
-def go_on(studio: Studio, values: Values) -> Updates:
-    """Show the next clip."""
-    return _neighbor(studio, values, 1)
-
-
 def _edited(studio: Studio, values: Values, change: Callable[[Project, str], None], said: str) -> Updates:
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     clip = _chosen(project, values)
     require_idle(project)
     change(project, clip)
@@ -208,12 +195,16 @@ def _find(project: Project, clip: str) -> ClipReport | None:
     return max(named, key=lambda item: item.status == "used", default=None)
 
 
-def _neighbor(studio: Studio, values: Values, step: int) -> Updates:
-    project = studio.project(values["project.project"])
+def walk(step: int, studio: Studio, values: Values) -> Updates:
+    """Show the previous clip, or the next one."""
+    project = studio.project(values)
     clip = _chosen(project, values)
     clips = [item for item in edit.current_clips(project) if item.clip]
     at = next((number for number, item in enumerate(clips) if item.clip == clip), None)
     return _shown(project, clips[(at + step) % len(clips)]) if at is not None else {}
+
+
+go_back, go_on = partial(walk, -1), partial(walk, 1)
 
 
 def _chosen(project: Project, values: Values) -> str:
@@ -224,7 +215,8 @@ def _chosen(project: Project, values: Values) -> str:
     """
     clip = forms.required(values["data.clip"], what=text.NO_CLIP, where=text.DATA_TAB, fix=text.NO_CLIP_FIX)
     # Scripts name a clip without having been shown it.
-    if _project_of(values.get("data.shown")) not in ("", project.name):
+    shown = values.get("data.shown")
+    if isinstance(shown, str) and shown.partition("\n")[0] not in ("", project.name):
         raise UserError(what=text.CLIP_OF_ANOTHER, where=project.name, fix=text.NO_CLIP_FIX)
     return clip
 
@@ -239,6 +231,8 @@ def _shown(project: Project, found: ClipReport) -> Updates:
     at = min(spaces, key=lambda space: abs(space - len(found.text) / 2), default=len(found.text))
     before, after = found.text[:at], found.text[at + 1 :]
     is_excluded = found.reason == "excluded"
+    # By hand, but for the transcript: at once or by a job.
+    can_be_restored = found.reason in BY_HAND or found.accepted or bool(found.made_from)
     return {
         "data.clip_box": Change(visible=True),
         "data.clip_title": view.clip(found, has_sound=has_sound),
@@ -246,9 +240,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.transcript": Change(value=found.text, interactive=is_used),
         "data.save": Change(interactive=is_used),
         "data.exclude": Change(visible=is_used),
-        "data.restore": Change(
-            visible=edit.can_be_undone(found), value=text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT
-        ),
+        "data.restore": Change(visible=can_be_restored, value=text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT),
         "data.accept": Change(visible=can_be_accepted(found)),
         "data.merge": Change(interactive=is_used and has_sound),
         "data.clip": found.clip,

@@ -29,12 +29,13 @@ SHOWN = (
 
 def start(studio: Studio, values: Values) -> Iterator[Updates]:
     """Speak a text with two or more models and one voice, then return the recordings and a blind test of them."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     reference, name, _ = chosen_voice(project, values)
+    models = values["inference.models"]
     identity = compare(
         studio.generations,
         project,
-        _names(values["inference.models"]),
+        [str(model) for model in models] if isinstance(models, list) else [],
         read_text(values),
         settings=read_settings(project, values),
         reference=reference,
@@ -55,7 +56,7 @@ def start(studio: Studio, values: Values) -> Iterator[Updates]:
 
 def show(studio: Studio, values: Values) -> Updates:
     """Show one line of a comparison as each model speaks it, and the next pair of the blind test."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     if not values["inference.comparison"]:
         return {}
     line = values["inference.line"]
@@ -64,7 +65,7 @@ def show(studio: Studio, values: Values) -> Updates:
 
 def cast_vote(choice: str, studio: Studio, values: Values) -> Updates:
     """Save a vote of the blind test, show which models A and B are, and return the next pair."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     trial = str(values["inference.trial"] or "")
     if not trial:
         raise UserError(what=text.NOTHING_TO_RATE, where=text.BLIND, fix=text.NOTHING_TO_RATE_FIX)
@@ -76,10 +77,6 @@ def cast_vote(choice: str, studio: Studio, values: Values) -> Updates:
 
 
 prefer_a, prefer_b, prefer_same = (partial(cast_vote, choice) for choice in ("a", "b", "same"))
-
-
-def _names(value: object) -> list[str]:
-    return [str(model) for model in value] if isinstance(value, list) else []
 
 
 def _comparison(project: Project, identity: str, *, line: int) -> Updates:

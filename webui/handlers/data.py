@@ -31,8 +31,6 @@ from webui.views.parts import empty, framed, gigabytes, message
 
 FORM = "data.set_"
 """Ids of components that hold a setting begin so."""
-MAX_LISTED = 500
-"""Uploaded files that the page names."""
 UPLOADS = ("data.uploads", "data.files_box", "data.files_list", "data.chosen_files")
 """What shows them."""
 
@@ -44,7 +42,7 @@ def upload(studio: Studio, values: Values) -> Updates:
         return {}
     if not values["project.project"]:
         raise UserError(what=text.NO_PROJECT, where=text.PROJECT, fix=text.UPLOAD_WAITS)
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     # Those that were refused before are gone, but the field may still name them.
     given = [path for path in (Path(str(file)) for file in files) if path.is_file()]
     if not given:
@@ -67,7 +65,7 @@ def take_waiting(studio: Studio, values: Values) -> Updates:
 
 def clear(studio: Studio, values: Values) -> Updates:
     """Delete a project's uploads. Its dataset stays."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     clips.require_idle(project)
     remove_uploads(project)
     return uploads_shown(project)
@@ -75,9 +73,9 @@ def clear(studio: Studio, values: Values) -> Updates:
 
 def remove(studio: Studio, values: Values) -> Updates:
     """Delete some of a project's uploads, by name. Its dataset stays."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     chosen = values["data.chosen_files"]
-    there = {file.name for file in uploaded_files(project)}
+    there = {path.name for path in uploaded_files(project)}
     names = {name for name in chosen if isinstance(name, str)} & there if isinstance(chosen, list) else set()
     if not names:
         raise UserError(what=text.NO_FILE, where=text.UPLOADED_FILES, fix=text.NO_FILE_FIX)
@@ -88,12 +86,12 @@ def remove(studio: Studio, values: Values) -> Updates:
 
 def uploads_shown(project: Project | None, found: Sequence[ClipReport] = ()) -> Updates:
     """What was uploaded, and what became of it in a dataset."""
-    files = uploaded_files(project) if project else []
-    names = [file.name for file in files[:MAX_LISTED]]
+    files = uploaded_files(project) if project else {}
+    names = [path.name for path in files][: view.MAX_LISTED]
     return {
         "data.uploads": view.uploads(files) if project else "",
         "data.files_box": Change(visible=bool(files)),
-        "data.files_list": view.files(files[:MAX_LISTED], found, len(files)),
+        "data.files_list": view.files(files, found),
         "data.chosen_files": Change(choices=names, value=[]),
     }
 
@@ -106,7 +104,7 @@ def offer_check(studio: Studio, values: Values) -> Updates:
 
 def start(studio: Studio, values: Values) -> Updates:
     """Start a job that creates a project's dataset from its uploads or from a folder on the server."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     source, *also = _sources(studio, project, values["data.folder"])
     config = forms.settings(
         PrepareConfig,
@@ -132,7 +130,7 @@ def cancel(studio: Studio, values: Values) -> Updates:
 
 def show(studio: Studio, values: Values) -> Updates:
     """Return a project's uploads and its dataset report."""
-    project = studio.project_or_none(values["project.project"])
+    project = studio.project_or_none(values)
     if project is None:
         return uploads_shown(None) | _nothing(empty(text.NO_PROJECT_YET))
     if not project.report.is_file():

@@ -10,7 +10,7 @@ from utils.errors import UserError
 from utils.options import SpeechSettings
 from utils.project.paths import Project
 from utils.speech.compare import MAX_MODELS, comparisons
-from utils.speech.models import SpeakingModel, speaking_models
+from utils.speech.models import speaking_models
 from utils.speech.pack import pack_ready, pack_take
 from utils.speech.takes import Take, find_take, list_takes
 from webui import forms, text
@@ -20,8 +20,9 @@ from webui.handlers.speech_form import FORM, chosen_model, chosen_voice, read_se
 from webui.markup import join
 from webui.sound import address
 from webui.studio import Studio
+from webui.takes import MAX_TAKES
 from webui.views import inference as view
-from webui.views.parts import message
+from webui.views.parts import framed, message
 from webui.views.run import worse_than_base
 
 SPEAK_INPUTS = (
@@ -53,7 +54,7 @@ OF_PROJECT = (
 """What the tab shows of one project's takes and comparisons, beside the lists to choose from."""
 VOICE_FIELDS = ("recording", "clip", "speaker", "library_box")
 """What is asked for one kind of voice only; their names begin with it."""
-MAX_CLIPS, MAX_TAKES = 300, 50
+MAX_CLIPS = 300
 MAX_PLAYERS = 12
 """Takes that the page lists with a player; all are in the list to choose from."""
 STOP_TIMEOUT_S = 20.0
@@ -62,16 +63,19 @@ STOP_TIMEOUT_S = 20.0
 
 def models(studio: Studio, values: Values) -> Updates:
     """List the models of a project, the last trained one first, and the voices of its dataset."""
-    project = studio.project_or_none(values["project.project"])
+    project = studio.project_or_none(values)
     if project is None:
         return {}
-    choices = [(_name(model), model.id) for model in speaking_models(project)]
+    choices = [
+        (text.model_name(model.kind, Path(model.source).name, model.checkpoint, model.step), model.id)
+        for model in speaking_models(project)
+    ]
     ids = [identity for _, identity in choices]
     chosen, first = values["inference.model"], next(iter(ids), None)
     # Choices that were made for another project are no choices for this one, though both may have what they name.
     is_another = values["inference.listed"] not in ("", None, project.name)
     is_own_choice = chosen in ids and chosen != values["inference.offered"] and not is_another
-    takes = [(take.label, take.id) for take in studio.takes.newest(project, MAX_TAKES)]
+    takes = [(take.label, take.id) for take in studio.takes.newest(project)]
     clips = _clips(project)
     is_own_clip = values["inference.clip"] in [clip for _, clip in clips] and not is_another
     first_clip = clips[0][1] if clips else None
@@ -119,7 +123,7 @@ def speak(studio: Studio, values: Values) -> Iterator[Updates]:
     The page plays it from its first words on. With `by_lines`, each line becomes a recording of its own, and the call
     returns at once.
     """
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     lines = read_text(values)
     reference, name, speaker = chosen_voice(project, values)
     take = studio.generations.submit(
@@ -139,7 +143,7 @@ def speak(studio: Studio, values: Values) -> Iterator[Updates]:
 
 def say_busy(studio: Studio, values: Values) -> Updates:
     """Say why a page that is still speaking does not begin again: its next click would only wait."""
-    project = studio.project_or_none(values["project.project"])
+    project = studio.project_or_none(values)
     if project is None or not values["inference.current"]:
         return {}
     try:
@@ -151,8 +155,8 @@ def say_busy(studio: Studio, values: Values) -> Updates:
 
 def resume(studio: Studio, values: Values) -> Iterator[Updates]:
     """Resume a take: speak its missing lines."""
-    take = studio.generations.resume(*chosen_take(studio, values))
-    yield from follow(studio, take)
+    project, take = chosen_take(studio, values)
+    yield from follow(studio, studio.generations.resume(project, take.id))
 
 
 def follow(studio: Studio, take: Take) -> Iterator[Updates]:
@@ -169,7 +173,7 @@ def follow(studio: Studio, take: Take) -> Iterator[Updates]:
         updates = _shown(take, sound)
         if take.sentences and not playing:
             playing = True
-            updates |= {"inference.player": _sound(take, 0)}
+            updates |= {"inference.player": _sound(take)}
         yield updates
     last = _shown(take, sound) | {"inference.speaker": Change(choices=studio.generations.speakers(take.model))}
     if take.state == "failed" and not take.sentences:
@@ -179,7 +183,7 @@ def follow(studio: Studio, take: Take) -> Iterator[Updates]:
 
 def stop(studio: Studio, values: Values) -> Updates:
     """Stop speaking a take. Its finished sentences are kept, and returned as one recording."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     live = [take for take in list_takes(project, limit=MAX_TAKES) if take.is_live]
     chosen = [take for take in live if take.id == values["inference.current"]] or live
     if not chosen:
@@ -197,8 +201,8 @@ def stop(studio: Studio, values: Values) -> Updates:
 
 def show_take(studio: Studio, values: Values) -> Updates:
     """Return a take with its settings and its audio."""
-    take = find_take(*chosen_take(studio, values))
-    whole = str(take.wavs[0]) if take.wavs else (_sound(take, 0) if take.sentences else None)
+    _, take = chosen_take(studio, values)
+    whole = str(take.wavs[0]) if take.wavs else (_sound(take) if take.sentences else None)
     shown = _shown(take) | {"inference.status": view.join(view.take(take), view.settings(take))}
     shown |= {"inference.take_tools": Change(visible=True)}
     return shown | {"inference.whole": whole, "inference.player": None}
@@ -206,11 +210,12 @@ def show_take(studio: Studio, values: Values) -> Updates:
 
 def reuse(studio: Studio, values: Values) -> Updates:
     """Load the text, model and settings of a take into the form."""
-    take = find_take(*chosen_take(studio, values))
-    known = forms.fields_of(SpeechSettings)
+    _, take = chosen_take(studio, values)
     updates: Updates = {
-        f"{FORM}{name}": _in_form(getattr(take.settings, name), forms.shown(field, getattr(take.settings, name)))
-        for name, field in known.items()
+        # Sliders take numbers; other fields what `forms` shows.
+        f"{FORM}{name}": value if isinstance(value, float) else "" if value is None else forms.shown(field, value)
+        for name, field in forms.fields_of(SpeechSettings).items()
+        for value in [getattr(take.settings, name)]
     }
     return updates | {
         "inference.text": "\n".join(line.text for line in take.lines),
@@ -222,12 +227,13 @@ def reuse(studio: Studio, values: Values) -> Updates:
 
 def pack(studio: Studio, values: Values) -> Updates:
     """Return a ZIP file of a take: recordings, texts and settings."""
-    return {"inference.zip": Change(value=str(pack_take(find_take(*chosen_take(studio, values)))), visible=True)}
+    _, take = chosen_take(studio, values)
+    return {"inference.zip": Change(value=str(pack_take(take)), visible=True)}
 
 
 def pack_model(studio: Studio, values: Values) -> Updates:
     """Return a ZIP file of the project's exported model."""
-    packed = pack_ready(studio.project(values["project.project"]))
+    packed = pack_ready(studio.project(values))
     return {"inference.ready_zip": Change(value=str(packed), visible=True)}
 
 
@@ -235,12 +241,12 @@ def activity(studio: Studio, values: Values) -> Updates:
     """What the speaking process does, and takes that are being spoken; asked every few seconds."""
     queue = studio.generations
     updates: Updates = {"inference.worker": view.worker(queue.worker.state, queue.worker.device, queue.num_waiting)}
-    project = studio.project_or_none(values["project.project"])
+    project = studio.project_or_none(values)
     if project is None:
         return updates
-    takes = studio.takes.newest(project, MAX_TAKES)
+    takes = studio.takes.newest(project)
     live = [take.progress for take in takes if take.progress is not None]
-    listed = view.takes([*live, *(take.listed for take in takes[:MAX_PLAYERS])])
+    listed = framed(text.TAKES, *live, *(take.listed for take in takes[:MAX_PLAYERS]))
     return updates | {
         "inference.progress": join(worse_than_base(project.ready), listed if takes else message("hint", text.NO_TAKES)),
         "inference.stop": Change(interactive=any(take.live is not None for take in takes)),
@@ -263,29 +269,19 @@ def _clips(project: Project) -> list[tuple[str, str]]:
     return [(f"{clip.seconds:.1f} s · {clip.text[:60]}", clip.clip) for clip in used[:MAX_CLIPS]]
 
 
-def chosen_take(studio: Studio, values: Values) -> tuple[Project, str]:
+def chosen_take(studio: Studio, values: Values) -> tuple[Project, Take]:
     """Project and take of the list.
 
     Raises:
-        UserError: none is chosen.
+        UserError: none is chosen, or it is not there any more.
     """
-    project, take = studio.project(values["project.project"]), values["inference.take"]
-    return project, forms.required(take, what=text.NO_TAKE, where=text.TAKES, fix=text.NO_TAKE_FIX)
+    project, take = studio.project(values), values["inference.take"]
+    return project, find_take(project, forms.required(take, what=text.NO_TAKE, where=text.TAKES, fix=text.NO_TAKE_FIX))
 
 
 def _shown(take: Take, sound: str | None = None) -> Updates:
     return {"inference.status": view.take(take, sound=sound), "inference.current": take.id}
 
 
-def _sound(take: Take, number: int) -> str:
-    return str(take.folder / take.sentences[number].file)
-
-
-def _in_form(value: Any, shown: Any) -> Any:
-    """Sliders take numbers; other fields what `forms` shows."""
-    return value if isinstance(value, float) else ("" if shown is None else shown)
-
-
-def _name(model: SpeakingModel) -> str:
-    source = Path(model.source).name
-    return text.model_name(model.kind, source, model.checkpoint, model.step)
+def _sound(take: Take) -> str:
+    return str(take.folder / take.sentences[0].file)

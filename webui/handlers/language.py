@@ -40,7 +40,7 @@ def latin(studio: Studio, values: Values) -> Updates:
 
 def adopt(studio: Studio, values: Values) -> Updates:
     """Select the base that was made last for the project's language."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     made = made_base(project)
     if made is None:
         raise UserError(what=text.NO_EXTENDED_BASE, where=text.LANGUAGE_PANEL, fix=text.NO_EXTENDED_BASE_FIX)
@@ -68,7 +68,7 @@ def _start(studio: Studio, values: Values, **fixed: Any) -> str:
     Raises:
         UserError: no language, no texts, or another look is being taken.
     """
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     language = str(values["project.language"] or project_language(project)).strip()
     if not language:
         raise UserError(what=text.NO_LANGUAGE, where=text.LANGUAGE, fix=text.NO_LANGUAGE_FIX)

@@ -12,7 +12,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.jobs import Job
 from utils.jobs.run_queue import read_queue
-from utils.project.paths import NO_PROJECT, Project
+from utils.project.paths import Project
 from utils.project.projects import list_projects, project_language
 from utils.runs.layout import VOICE_FILE, Which, find_run, newest_of
 from utils.runs.list import speech_scores
@@ -26,8 +26,8 @@ from webui.fields import fields_of
 from webui.handlers import inference, sample, server
 from webui.handlers.language import made_base, next_base
 from webui.handlers.project import bases_of, kept
-from webui.handlers.training import FORM, queue_choices, queue_shown, starts
-from webui.markup import Markup, join, tag
+from webui.handlers.training import FORM, queue_shown, starts
+from webui.markup import Markup, join
 from webui.studio import Studio
 from webui.views import gpu, parts, run
 from webui.views import language as views_language
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 def poll(studio: Studio, values: Values) -> Updates:
     """Return everything of the page that changes without a click; the page polls this."""
-    project = studio.project_or_none(values["project.project"])
+    project = studio.project_or_none(values)
     updates: Updates = {}
     questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio, values)]
     questions += [
@@ -91,12 +91,12 @@ def _no_project(studio: Studio, values: Values) -> Updates:
     """What to do first; nothing before the browser has restored its project."""
     if values["project.project"]:
         # It is not there any more: nothing of it stays on the page.
-        return kept(studio, None) | _no_dataset() | _nothing_shown(parts.empty(text.PROJECT_GONE)) | _NO_STEPS
+        return kept(studio, None) | _NO_DATASET | _nothing_shown(parts.empty(text.PROJECT_GONE)) | _NO_STEPS
     try:
         updates = kept(studio, None)
     except UserError as error:
         return {"project.activity": parts.message("error", error)}
-    has_none = not updates["project.project"].properties["choices"]
+    has_none = not updates["project.project"]["choices"]
     updates |= {"project.welcome": Change(visible=has_none), "project.sample": join()} | _NO_STEPS
     if not has_none:
         return updates
@@ -129,7 +129,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         "project.welcome": Change(visible=False),
         "project.sample": sample.shown(studio, project, found),
         "train.run": Change(
-            choices=[(text.NEWEST_RUN, ""), *((text.run_choice(j.name, j.state), j.name) for j in runs)],
+            choices=[(text.NEWEST_RUN, ""), *((f"{j.name} ({text.STATES[j.state]})", j.name) for j in runs)],
             **({"value": ""} if is_gone else {}),
         ),
         "train.start_from": Change(choices=starts(project)),
@@ -139,7 +139,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
     no_run = parts.empty(text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET)
     questions: list[tuple[Callable[[], Updates], Updates]] = [
         (partial(kept, studio, project), {}),
-        (partial(_dataset, studio, project, found), _no_dataset()),
+        (partial(_dataset, studio, project, found), _NO_DATASET),
         (partial(_export, studio, project, found), {"train.exported": not_read}),
         (partial(_language, studio, project, found), {"language.progress": not_read}),
         (partial(_run, studio, chosen, runs) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_read)),
@@ -202,6 +202,7 @@ _NO_STEPS: Updates = {
     "project.listen": Change(interactive=False),
 }
 """The bar's buttons without a project."""
+_NO_DATASET: Updates = {"data.progress": join(), "data.revision": "", "data.fix_progress": join()}
 
 
 def _queue(studio: Studio, project: Project) -> Updates:
@@ -209,7 +210,6 @@ def _queue(studio: Studio, project: Project) -> Updates:
     queued = read_queue(project)
     is_busy = any(job.kind == "train" for job in jobs.running(studio.output, read=studio.read_job))
     return queue_shown(queued) | {
-        "train.queued": Change(choices=queue_choices(queued)),
         "train.enqueue": Change(visible=is_busy or any(not run.fault for run in queued)),
     }
 
@@ -331,10 +331,6 @@ def _progress(studio: Studio, job: Job | None) -> Markup:
     return run.progress(job, progress_of(job, studio.log_of(job.events))) if job else join()
 
 
-def _no_dataset() -> Updates:
-    return {"data.progress": join(), "data.revision": "", "data.fix_progress": join()}
-
-
 def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
     """A clip that is being updated, or whose update failed; nothing once the dataset was prepared again since."""
     job = _newest(found, "fix")
@@ -348,7 +344,7 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = _newest(found, "language")
     made = made_base(project)
     return {
-        "language.next": tag("div", text.NEXT_BASE.format(name=next_base(project)), class_="small"),
+        "language.next": parts.small(text.NEXT_BASE.format(name=next_base(project))),
         "language.found": views_language.found(project),
         "language.progress": _progress(studio, job if job and job.state != "finished" else None),
         "language.latin": Change(visible=plain_code(project_language(project)) == AMHARIC),
@@ -359,8 +355,7 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
 
 
 def _download(studio: Studio) -> Updates:
-    hidden = Project(name=NO_PROJECT, output=studio.output)
-    job = next(iter(jobs.list(hidden, kind="download", read=studio.read_job)), None)
+    job = next(iter(jobs.list(studio.no_project, kind="download", read=studio.read_job)), None)
     return {"system.download_progress": _progress(studio, job)}
 
 

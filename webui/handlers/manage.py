@@ -17,7 +17,7 @@ def manage(studio: Studio, values: Values) -> Updates:
     """Show what the project takes on the disk, and what can be done with it; hide it where it is shown."""
     if values.get("project.is_managed"):
         return {"project.manage_box": Change(visible=False), "project.is_managed": False}
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     places = {
         text.UPLOADED_FILES: project.folder / UPLOADS_FOLDER,
         text.DATASET: project.dataset,
@@ -31,19 +31,19 @@ def manage(studio: Studio, values: Values) -> Updates:
 
 def rename(studio: Studio, values: Values) -> Updates:
     """Give the project another name; its runs can still be resumed."""
-    project = rename_project(studio.project(values["project.project"]), _name(values))
+    project = rename_project(studio.project(values), _name(values))
     return _done(studio, project, text.PROJECT_RENAMED.format(name=project.name))
 
 
 def duplicate(studio: Studio, values: Values) -> Updates:
     """Copy the project's uploads, dataset and choices under another name, without runs and models, and select it."""
-    project = duplicate_project(studio.project(values["project.project"]), _name(values))
+    project = duplicate_project(studio.project(values), _name(values))
     return _done(studio, project, text.PROJECT_DUPLICATED.format(name=project.name))
 
 
 def delete(studio: Studio, values: Values) -> Updates:
     """Delete the project with all that it holds; its name must be entered to confirm it."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     if _name(values) != project.name:
         raise UserError(
             what=text.NOT_CONFIRMED, where=text.NEW_PROJECT, fix=text.CONFIRM_WITH.format(name=project.name)

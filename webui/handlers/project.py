@@ -19,9 +19,9 @@ DEFAULT_LANGUAGE = "en"
 
 def show_projects(studio: Studio, values: Values) -> Updates:
     """List the projects and select one: the browser's last project, or the first."""
-    names = _names(studio)
+    known = names(studio)
     wanted = (values.get("project.project"), values.get("project.last"))
-    return bar(studio, next((name for name in wanted if name in names), None))
+    return bar(studio, next((name for name in wanted if name in known), None))
 
 
 def create(studio: Studio, values: Values) -> Updates:
@@ -45,23 +45,23 @@ def create(studio: Studio, values: Values) -> Updates:
 
 def choose(studio: Studio, values: Values) -> Updates:
     """Select an existing project."""
-    return bar(studio, studio.project(values["project.project"]).name)
+    return bar(studio, studio.project(values).name)
 
 
 def keep_language(studio: Studio, values: Values) -> Updates:
     """Save the project's language. The language of an existing dataset does not change."""
     if not values["project.project"]:
         return {}
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     replace(ProjectSettings.load(project), language=str(values["project.language"] or "")).save(project)
-    return {"project.language": _language(project)}
+    return {"project.language": _settings(project)["project.language"]}
 
 
 def keep_base(studio: Studio, values: Values) -> Updates:
     """Save the project's base model."""
     if not values["project.project"]:
         return {}
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     base = checked_base(project, values["project.base"])
     replace(ProjectSettings.load(project), base=base).save(project)
     return {"project.base": base}
@@ -91,47 +91,46 @@ def bases_of(project: Project | None) -> list[BaseEntry]:
 
 def base_choices(project: Project | None = None) -> list[tuple[str, str]]:
     """Every base as (what people read, its name)."""
-    return [(text.base_choice(entry.name, is_here=entry.is_here), entry.name) for entry in bases_of(project)]
+    return [
+        (text.base_name(entry.name) + ("" if entry.is_here else f" ({text.NOT_HERE})"), entry.name)
+        for entry in bases_of(project)
+    ]
 
 
 def kept(studio: Studio, project: Project | None) -> Updates:
     """What is kept of the bar, which another browser may have changed: projects, and the chosen one's settings."""
-    updates: Updates = {"project.project": Change(choices=[(name, name) for name in _names(studio)])}
-    if project is None:
-        return updates
-    base = Change(choices=base_choices(project), value=chosen_base(project))
-    return updates | {"project.language": _language(project), "project.base": base}
+    updates: Updates = {"project.project": Change(choices=[(name, name) for name in names(studio)])}
+    return updates | _settings(project) if project else updates
 
 
-def _names(studio: Studio) -> list[str]:
+def names(studio: Studio) -> list[str]:
+    """All projects by name."""
     return [project.name for project in list_projects(studio.output)]
 
 
 def bar(studio: Studio, chosen: str | None = None) -> Updates:
     """The bar with this project selected, or the first; without any, a new one can be named at once."""
-    names = _names(studio)
-    chosen = chosen or next(iter(names), None)
-    managed = {"project.manage_box": Change(visible=chosen is None), "project.is_managed": chosen is None}
-    if chosen is None:
-        return managed | {
-            "project.project": Change(choices=names, value=None),
-            "project.language": Change(value=DEFAULT_LANGUAGE, interactive=True, visible=True),
-            "project.base": Change(choices=base_choices(), value=DEFAULT_BASE),
-            "project.last": "",
-        }
-    own = {"project.project": Change(choices=names, value=chosen), "project.last": chosen}
-    return managed | kept(studio, studio.project(chosen)) | own
+    known = names(studio)
+    chosen = chosen or next(iter(known), None)
+    project = studio.project({"project.project": chosen}) if chosen else None
+    return {
+        "project.manage_box": Change(visible=project is None),
+        "project.is_managed": project is None,
+        "project.project": Change(choices=known, value=chosen),
+        **_settings(project),
+        "project.last": chosen or "",
+    }
 
 
-def _language(project: Project) -> Change:
-    """The language, which cannot be changed any more once there is a dataset."""
-    has_dataset = project.language_file.is_file()
-    return Change(
-        value=project_language(project) or DEFAULT_LANGUAGE,
-        interactive=not has_dataset,
-        # The report names it then.
-        visible=not has_dataset,
-    )
+def _settings(project: Project | None) -> Updates:
+    """Language and base; the language cannot be changed any more once there is a dataset, and the report names it."""
+    is_open = project is None or not project.language_file.is_file()
+    language = project_language(project) if project else ""
+    base = chosen_base(project) if project else DEFAULT_BASE
+    return {
+        "project.language": Change(value=language or DEFAULT_LANGUAGE, interactive=is_open, visible=is_open),
+        "project.base": Change(choices=base_choices(project), value=base),
+    }
 
 
 def stop_running(studio: Studio, values: Values, kind: str, *, where: str, fix: str) -> None:
@@ -140,7 +139,7 @@ def stop_running(studio: Studio, values: Values, kind: str, *, where: str, fix: 
     Raises:
         UserError: none runs; says where it was to be stopped, and what to do instead.
     """
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     job = next((job for job in jobs.list(project, kind=kind) if job.alive), None)
     if job is None:
         raise UserError(what=text.NOTHING_RUNS, where=where, fix=fix)

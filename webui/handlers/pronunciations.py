@@ -12,7 +12,7 @@ TABLE = "inference.pronunciations"
 
 def show(studio: Studio, values: Values) -> Updates:
     """Load the table of a project."""
-    project = studio.project_or_none(values["project.project"])
+    project = studio.project_or_none(values)
     path = project and project.folder / PRONUNCIATIONS_FILE
     return {TABLE: path.read_text(encoding="utf-8-sig", errors="replace") if path and path.is_file() else HEADER}
 
@@ -20,7 +20,7 @@ def show(studio: Studio, values: Values) -> Updates:
 @disk_errors()
 def save(studio: Studio, values: Values) -> Updates:
     """Save the table of a project, and name what is wrong with it."""
-    path = studio.project(values["project.project"]).folder / PRONUNCIATIONS_FILE
+    path = studio.project(values).folder / PRONUNCIATIONS_FILE
     # A table with a fault would stop all speech of the project.
     with replacing(path) as aside:
         aside.write_text(str(values[TABLE] or HEADER), encoding="utf-8")

@@ -20,7 +20,7 @@ OUTPUTS = (WORDS, SOUND, SAID, "data.read_keep", "data.read_body", *data.UPLOADS
 
 def show(studio: Studio, values: Values, *, is_next: bool = False) -> Updates:
     """Show the first sentence that was not read yet, or the next one after the one that is shown."""
-    if studio.project_or_none(values[PROJECT]) is None:
+    if studio.project_or_none(values) is None:
         return {SAID: parts.empty(text.NO_PROJECT_YET)}
     reading = _reading(studio, values)
     words = reading.following(values[WORDS] if is_next else "")
@@ -57,7 +57,7 @@ keep, go_on = partial(check, is_kept=True), partial(show, is_next=True)
 
 
 def _reading(studio: Studio, values: Values) -> RecordingSession:
-    return RecordingSession(studio.project(values[PROJECT]), plain_code(str(values["project.language"] or "")))
+    return RecordingSession(studio.project(values), plain_code(str(values["project.language"] or "")))
 
 
 def _said(reading: RecordingSession, kind: str, *words: str) -> Updates:

@@ -22,7 +22,7 @@ def recommend(studio: Studio, values: Values) -> Updates:
     use_case = next((name for name in USE_CASES if name == wish), None)
     if use_case is None:
         raise UserError(what=text.NO_PURPOSE.format(name=wish), where=text.USE_CASE, fix=text.use_one_of(USE_CASES))
-    project = studio.project_or_none(values["project.project"])
+    project = studio.project_or_none(values)
     base = values["project.base"] or (chosen_base(project) if project else "") or STARTER
     found, form = recommended(base, use_case)
     size = size_in(base_folder(base))

@@ -28,11 +28,6 @@ def _fields(found: ClipReport) -> Updates:
     return {name: round(time, 3) for name, time in zip(EDGES, edges(found), strict=True)}
 
 
-def form(values: Values) -> Values:
-    """The times of a fix, from the fields of the edges."""
-    return {"start_s": values.get(EDGES[0]), "end_s": values.get(EDGES[1])}
-
-
 def check(found: ClipReport, config: FixConfig) -> None:
     """Do nothing when a clip can be cut so, as far as the page can see: its process takes seconds to start.
 

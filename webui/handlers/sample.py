@@ -8,11 +8,11 @@ from utils.errors import UserError
 from utils.jobs import Job
 from utils.options import STARTER
 from utils.project.paths import Project
-from utils.project.projects import ProjectSettings, create_project, list_projects
+from utils.project.projects import ProjectSettings, create_project
 from utils.runs.progress import progress_of
 from webui import text
 from webui.change import TOAST, Updates, Values
-from webui.handlers.project import bar
+from webui.handlers.project import bar, names
 from webui.markup import Markup, join
 from webui.studio import Studio
 from webui.views import sample as view
@@ -22,9 +22,9 @@ def try_sample(studio: Studio, values: Values) -> Updates:
     """Make a project of the sample voice, and start a job that prepares, trains, exports and speaks it."""
     if any(job.alive and job.kind in ("train", "demo") for job in jobs.running(studio.output)):
         raise UserError(what=text.TRAINING_NOW, where=text.TRY_SAMPLE, fix=text.TRAINING_NOW_FIX)
-    names = [project.name for project in list_projects(studio.output)]
+    known = names(studio)
     wanted = ("sample" if number == 1 else f"sample-{number}" for number in count(1))
-    name = next(name for name in wanted if name not in names)
+    name = next(name for name in wanted if name not in known)
     project = create_project(name, studio.output, ProjectSettings(language="en", base=STARTER))
     freed = studio.start_alone("demo", DemoConfig(project=project.name, output=project.output))
     return bar(studio, name) | {TOAST: text.sentences(text.SAMPLE_STARTED, freed)}

@@ -16,7 +16,7 @@ FILE = "settings.yaml"
 
 def show_command(studio: Studio, values: Values) -> Updates:
     """Return the command that trains with the form's settings, and a settings file for `--config`."""
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     config = training_config(project, values)
     path = project.folder / FILE
     config.save(path)
@@ -31,7 +31,7 @@ def load(studio: Studio, values: Values) -> Updates:
 
     The file's project, base and run do not apply: the page says which they are.
     """
-    project, given = studio.project(values["project.project"]), values["train.settings_upload"]
+    project, given = studio.project(values), values["train.settings_upload"]
     path = Path(forms.required(given, what=text.NO_SETTINGS_FILE, where=text.ADVANCED, fix=text.NO_SETTINGS_FILE_FIX))
     own = {"project": project.name, "output": str(project.output), "resume": None, "run_id": None}
     saved = {name: value for name, value in TrainConfig.read(path).items() if name != "base"}

@@ -9,14 +9,9 @@ from utils import jobs
 from utils.dataset.edits.edit import FileState, state_of
 from utils.jobs import Job
 from utils.project.paths import Project
-from utils.project.projects import list_projects, project_language
+from utils.project.projects import project_language
 from utils.runs.progress import progress_of
 from webui.studio import Studio
-
-
-def projects(studio: Studio) -> list[str]:
-    """List the names of all projects."""
-    return [project.name for project in list_projects(studio.output)]
 
 
 def status(studio: Studio, name: str) -> dict[str, Any]:
@@ -25,7 +20,7 @@ def status(studio: Studio, name: str) -> dict[str, Any]:
     Raises:
         UserError: there is no such project.
     """
-    project = studio.project(name)
+    project = studio.project({"project.project": name})
     return {
         "project": project.name,
         "language": project_language(project),

@@ -62,7 +62,7 @@ def _planned(studio: Studio, values: Values) -> tuple[Project, TrainConfig]:
     Raises:
         UserError: it has none, or a value is not usable.
     """
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     config = training_config(project, values)
     if not project.train_csv.is_file():
         raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
@@ -92,7 +92,7 @@ def _queued(studio: Studio, values: Values) -> tuple[Project, str]:
     Raises:
         UserError: it does not wait any more, or none was chosen.
     """
-    project, name = studio.project(values["project.project"]), str(values["train.queued"] or "")
+    project, name = studio.project(values), str(values["train.queued"] or "")
     if name not in {run.name for run in read_queue(project)}:
         raise UserError(what=text.NOT_QUEUED, where=text.QUEUE, fix=text.NOT_QUEUED_FIX)
     return project, name
@@ -100,17 +100,17 @@ def _queued(studio: Studio, values: Values) -> tuple[Project, str]:
 
 def _queue(project: Project) -> Updates:
     runs = read_queue(project)
-    return queue_shown(runs) | {"train.queued": Change(choices=queue_choices(runs), value=runs[0].name if runs else "")}
+    return queue_shown(runs, value=runs[0].name if runs else "")
 
 
-def queue_shown(runs: list[QueuedRun]) -> Updates:
-    """The list of queued runs."""
-    return {"train.queue": view.queue(runs), "train.queue_group": Change(visible=bool(runs))}
-
-
-def queue_choices(runs: list[QueuedRun]) -> list[tuple[str, str]]:
-    """The queued runs as (what people read, value)."""
-    return [(f"{number}. {run.name}", run.name) for number, run in enumerate(runs, start=1)]
+def queue_shown(runs: list[QueuedRun], **chosen: str) -> Updates:
+    """The list of queued runs, and what can be chosen of them."""
+    choices = [(f"{number}. {run.name}", run.name) for number, run in enumerate(runs, start=1)]
+    return {
+        "train.queue": view.queue(runs),
+        "train.queue_group": Change(visible=bool(runs)),
+        "train.queued": Change(choices=choices, **chosen),
+    }
 
 
 def training_config(project: Project, values: Values) -> TrainConfig:
@@ -179,7 +179,7 @@ def starts(project: Project) -> list[tuple[str, str]]:
 
 def stop(studio: Studio, values: Values) -> Updates:
     """Stop a run after its current step and save a checkpoint. A second call, 3 s later or more, stops it at once."""
-    job = shown_run(studio.project(values["project.project"]), values["train.run"])
+    job = shown_run(studio.project(values), values["train.run"])
     if job is None or not (job.alive or job.process_alive):
         raise UserError(what=text.NOTHING_RUNS, where=text.RUN, fix=text.NOTHING_RUNS_FIX)
     again = job.state == "stopping"
@@ -205,7 +205,7 @@ def _required_run(studio: Studio, values: Values) -> tuple[Project, Job]:
     Raises:
         UserError: there is none.
     """
-    project = studio.project(values["project.project"])
+    project = studio.project(values)
     job = shown_run(project, values["train.run"])
     if job is None:
         raise UserError(what=text.NO_RUN, where=text.RUN, fix=text.NO_RUN_FIX)
@@ -284,7 +284,7 @@ def default_of_form(key: str) -> tuple[Any, str]:
         return value, text.choice(str(value))
     ticked = {switch.field: switch.is_on(TrainConfig) for switch in CHECKBOXES}
     if name in ticked:
-        return ticked[name], text.on_or_off(ticked[name])
+        return ticked[name], text.ON if ticked[name] else text.OFF
     field = training_fields()[name]
     value = forms.shown(field, field.default)
     return ("", "") if value is None else (value, text.choice(str(value)))
@@ -306,7 +306,7 @@ def changes(values: Values, form: Updates) -> list[tuple[str, str, str]]:
     """
     ticked = {f"train.{switch.field}": switch for switch in CHECKBOXES}
     found = [
-        (text.label(switch.field), text.on_or_off(before), text.on_or_off(not before))
+        (text.label(switch.field), *((text.ON, text.OFF) if before else (text.OFF, text.ON)))
         for key, switch in ticked.items()
         if key in form and (before := bool(values.get(key))) != bool(form[key])
     ]
@@ -328,7 +328,7 @@ def show_form(studio: Studio, values: Values) -> Updates:
 
     A project without runs gets what is recommended for its base on this machine: the form and the advice never differ.
     """
-    project = studio.project_or_none(values["project.project"])
+    project = studio.project_or_none(values)
     if project is None:
         return {}
     config, open_ones = _newest_settings(project)

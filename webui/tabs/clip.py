@@ -1,21 +1,21 @@
 """One clip of tab 1: listen, edit its transcript, exclude, split, trim, merge it with the next."""
 
 import gradio as gr
-from gradio.blocks import Block
 
 from webui import text
+from webui.tabs.field import Parts, button, hidden, html
 
 
-def create_clip_editor() -> dict[str, Block]:
+def create_clip_editor() -> Parts:
     """Lay out what is shown once a clip was chosen in the table."""
-    parts: dict[str, Block] = {"clip_title": gr.HTML(elem_id="clip-title")}
+    parts: Parts = {"clip_title": html("clip-title")}
     parts["clip_sound"] = gr.Audio(
         label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
     )
     parts["transcript"] = gr.Textbox(
         label=text.TRANSCRIPT, info=text.TRANSCRIPT_HELP, lines=2, max_lines=6, elem_id="clip-text"
     )
-    parts["waveform"] = gr.HTML(visible=False, elem_id="clip-waveform", min_height=0)
+    parts["waveform"] = html("clip-waveform", visible=False, min_height=0)
     with gr.Row():
         for name, label, info, elem_id in (
             ("recording_start_s", text.EDGE_START, text.EDGE_HELP, "edge-start"),
@@ -33,7 +33,7 @@ def create_clip_editor() -> dict[str, Block]:
             ("previous", text.PREVIOUS_CLIP),
             ("next", text.NEXT_CLIP),
         ):
-            parts[name] = gr.Button(words, size="sm", elem_id=f"clip-{name}", min_width=100)
+            parts[name] = button(words, f"clip-{name}", size="sm", min_width=100)
     gr.HTML(text.CLIP_KEYS, elem_classes=["small"], min_height=0)
     # For scripts: on the page the edges and a bar in the transcript do the same.
     for name, label in (("start_s", text.PART_START), ("end_s", text.PART_END)):
@@ -41,7 +41,7 @@ def create_clip_editor() -> dict[str, Block]:
     for name, label in (("text_before", text.TEXT_BEFORE), ("text_after", text.TEXT_AFTER)):
         parts[name] = gr.Textbox(label=label, visible=False)
     # Which clip is shown; hidden rather than a State, so that scripts can name one too.
-    parts["clip"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.CLIP, elem_id="clip-name")
+    parts["clip"] = hidden(text.CLIP, elem_id="clip-name")
     # Whose it is, and with which words the fields were filled.
-    parts["shown"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.CLIP, elem_id="clip-shown")
+    parts["shown"] = hidden(text.CLIP, elem_id="clip-shown")
     return parts

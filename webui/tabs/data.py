@@ -1,13 +1,12 @@
 """Tab 1, Data processing: inputs, dataset settings, and the status of every clip."""
 
 import gradio as gr
-from gradio.blocks import Block
 
 from utils.dataset.settings import PrepareConfig
 from webui import text
-from webui.fields import Field, fields_of
+from webui.fields import fields_of
 from webui.tabs.clip import create_clip_editor
-from webui.tabs.field import create_field
+from webui.tabs.field import Parts, button, create_field, dropdown, hidden, html
 from webui.tabs.project import create_model_choice
 from webui.tabs.read_aloud import create_reader
 
@@ -21,31 +20,33 @@ OFFERED = ("eval_fraction", "denoise")
 WHISPER_SIZES = ("tiny", "base", "small", "medium", "large-v3")
 
 
-def create_data_tab() -> dict[str, dict[str, Block]]:
+def create_data_tab() -> dict[str, Parts]:
     """Lay out the tab, with the project's language and base above its files."""
     with gr.Row(equal_height=False):
         with gr.Column(scale=5, min_width=320):
             model = create_model_choice()
             parts = _input()
         with gr.Column(scale=6, min_width=320):
-            parts |= _report()
+            # Hidden rather than a State: its change must reach the page, which then asks for the report.
+            parts["revision"] = hidden(text.DATASET, elem_id="revision")
+            parts["report"] = html("report")
+            parts["lengths"] = html("lengths")
     with gr.Column(elem_id="clips"):
         parts |= _clips()
     return {"project": model, "data": parts}
 
 
-def _input() -> dict[str, Block]:
-    parts: dict[str, Block] = {
+def _input() -> Parts:
+    parts: Parts = {
         "files": gr.File(label=text.UPLOAD, file_count="multiple", height=170, elem_id="upload"),
-        "uploads": gr.HTML(elem_id="uploads"),
+        "uploads": html("uploads"),
     }
-    whisper = gr.Dropdown(
-        [(text.when_empty("transcriber"), ""), *WHISPER_SIZES],
+    whisper = dropdown(
+        text.label("transcriber"),
+        "data-transcriber",
+        choices=[(text.when_empty("transcriber"), ""), *WHISPER_SIZES],
         value="",
-        allow_custom_value=True,
-        label=text.label("transcriber"),
         info=text.HELPS["transcriber"],
-        elem_id="data-transcriber",
     )
     parts |= create_reader()
     with gr.Accordion(text.OPTIONS, open=False, elem_id="data-options"):
@@ -55,41 +56,24 @@ def _input() -> dict[str, Block]:
         with gr.Row(elem_classes=["fields"]):
             for name, field in fields_of(PrepareConfig).items():
                 if name not in NOT_ASKED:
-                    parts[SET + name] = whisper if name == "transcriber" else _field(name, field)
+                    options = {"elem_id": f"data-{name}".replace("_", "-"), "visible": name in OFFERED}
+                    made = whisper if name == "transcriber" else create_field(field, min_width=150, **options)
+                    parts[SET + name] = made
         with gr.Column(visible=False, elem_id="uploaded-files") as parts["files_box"]:
-            parts["files_list"] = gr.HTML(elem_id="uploaded-list")
-            parts["chosen_files"] = gr.Dropdown(
-                [],
-                value=[],
-                multiselect=True,
-                allow_custom_value=True,
-                label=text.CHOOSE_FILES,
-                info=text.CHOOSE_FILES_HELP,
-                elem_id="chosen-files",
+            parts["files_list"] = html("uploaded-list")
+            parts["chosen_files"] = dropdown(
+                text.CHOOSE_FILES, "chosen-files", value=[], multiselect=True, info=text.CHOOSE_FILES_HELP
             )
             with gr.Row():
-                parts["remove"] = gr.Button(text.REMOVE_FILES, size="sm", elem_id="remove-files", min_width=120)
-                parts["clear"] = gr.Button(text.CLEAR_UPLOADS, size="sm", elem_id="clear-uploads", min_width=120)
-    parts["progress"] = gr.HTML(elem_id="data-progress")
+                parts["remove"] = button(text.REMOVE_FILES, "remove-files", size="sm", min_width=120)
+                parts["clear"] = button(text.CLEAR_UPLOADS, "clear-uploads", size="sm", min_width=120)
+    parts["progress"] = html("data-progress")
     return parts
 
 
-def _field(name: str, field: Field) -> Block:
-    return create_field(field, min_width=150, elem_id=f"data-{name}".replace("_", "-"), visible=name in OFFERED)
-
-
-def _report() -> dict[str, Block]:
-    return {
-        # Hidden rather than a State: its change must reach the page, which then asks for the report.
-        "revision": gr.Textbox("", visible="hidden", elem_classes=["internal"], elem_id="revision", label=text.DATASET),
-        "report": gr.HTML(elem_id="report"),
-        "lengths": gr.HTML(elem_id="lengths"),
-    }
-
-
-def _clips() -> dict[str, Block]:
+def _clips() -> Parts:
     with gr.Column(visible=False, elem_id="clip-list") as clip_list:
-        parts: dict[str, Block] = {"list": clip_list}
+        parts: Parts = {"list": clip_list}
         with gr.Accordion(text.CHANGE_FOUND, open=False, elem_id="change-found"):
             with gr.Row(elem_classes=["bottom"]):
                 parts["find"] = gr.Textbox(
@@ -99,14 +83,8 @@ def _clips() -> dict[str, Block]:
                     min_width=200,
                     scale=3,
                 )
-                parts["kind"] = gr.Dropdown(
-                    text.clip_kinds({"": 0}),
-                    value="",
-                    allow_custom_value=True,
-                    label=text.CLIP_KIND,
-                    elem_id="clip-kind",
-                    min_width=180,
-                    scale=2,
+                parts["kind"] = dropdown(
+                    text.CLIP_KIND, "clip-kind", choices=text.clip_kinds({"": 0}), value="", min_width=180, scale=2
                 )
                 parts["order"] = gr.Dropdown(
                     text.CLIP_ORDERS,
@@ -123,9 +101,7 @@ def _clips() -> dict[str, Block]:
                     ("restore_found", text.RESTORE_FOUND),
                     ("accept_found", text.ACCEPT_FOUND),
                 ):
-                    parts[name] = gr.Button(
-                        words, size="sm", visible=False, elem_id=name.replace("_", "-"), min_width=120
-                    )
+                    parts[name] = button(words, name.replace("_", "-"), size="sm", visible=False, min_width=120)
         # Beside the table, so that a clip is seen where it was selected; on a phone above it.
         with gr.Row(equal_height=False, elem_id="clip-table-row"):
             with gr.Column(scale=6, min_width=320):
@@ -146,11 +122,11 @@ def _clips() -> dict[str, Block]:
             ) as box:
                 parts |= {"clip_box": box} | create_clip_editor()
         with gr.Row(elem_classes=["bottom"]):
-            parts["found"] = gr.HTML(elem_id="clips-found", min_height=0)
-            parts["page_back"] = gr.Button(text.PAGE_BACK, size="sm", elem_id="clips-back", min_width=90, visible=False)
-            parts["page_on"] = gr.Button(text.PAGE_ON, size="sm", elem_id="clips-on", min_width=90, visible=False)
-            parts["undo"] = gr.Button(text.undo_edits(0), size="sm", elem_id="clips-undo", min_width=140, visible=False)
+            parts["found"] = html("clips-found", min_height=0)
+            parts["page_back"] = button(text.PAGE_BACK, "clips-back", size="sm", min_width=90, visible=False)
+            parts["page_on"] = button(text.PAGE_ON, "clips-on", size="sm", min_width=90, visible=False)
+            parts["undo"] = button(text.undo_edits(0), "clips-undo", size="sm", min_width=140, visible=False)
         parts["page"] = gr.Number(
             0, precision=0, visible="hidden", elem_classes=["internal"], label=text.CLIPS, elem_id="clips-page"
         )
-    return parts | {"fix_progress": gr.HTML(elem_id="fix-progress")}
+    return parts | {"fix_progress": html("fix-progress")}

@@ -9,6 +9,30 @@ from webui import text
 from webui.fields import Field
 from webui.forms import shown
 
+Parts = dict[str, Block]
+"""Components of a tab by name."""
+
+
+def html(elem_id: str, **options: Any) -> gr.HTML:
+    """A part of the page that handlers fill."""
+    return gr.HTML(elem_id=elem_id, **options)
+
+
+def button(words: str, elem_id: str, **options: Any) -> gr.Button:
+    """A button, which tests and styles know by its id."""
+    return gr.Button(words, elem_id=elem_id, **options)
+
+
+def dropdown(label: str, elem_id: str | None = None, **options: Any) -> gr.Dropdown:
+    """A choice among what handlers find. Scripts name what this page has not listed, so any value may be sent."""
+    options = {"choices": [], "value": None, **options}
+    return gr.Dropdown(allow_custom_value=True, label=label, elem_id=elem_id, **options)
+
+
+def hidden(label: str, **options: Any) -> gr.Textbox:
+    """A text that scripts and handlers see, and people do not."""
+    return gr.Textbox("", visible="hidden", elem_classes=["internal"], label=label, **options)
+
 
 def create_field(field: Field, **options: Any) -> Block:
     """The component of a setting.

@@ -1,15 +1,15 @@
 """Record sentences by reading them aloud, in tab 1."""
 
 import gradio as gr
-from gradio.blocks import Block
 
 from webui import text
+from webui.tabs.field import Parts, button, html
 
 
-def create_reader() -> dict[str, Block]:
+def create_reader() -> Parts:
     """Lay out one sentence, the microphone, what was found in the recording, and what can be done next."""
     with gr.Accordion(text.READ_ALOUD, open=False, elem_id="read-aloud") as box:
-        parts: dict[str, Block] = {"read_box": box, "read_said": gr.HTML(elem_id="read-said")}
+        parts: Parts = {"read_box": box, "read_said": html("read-said")}
         with gr.Column() as parts["read_body"]:
             parts["read_words"] = gr.Textbox(
                 label=text.READ_WORDS,
@@ -27,6 +27,6 @@ def create_reader() -> dict[str, Block]:
             )
             with gr.Row():
                 gr.ClearButton(sound, value=text.READ_AGAIN, elem_id="read-again")
-                parts["read_next"] = gr.Button(text.READ_NEXT, elem_id="read-next")
-                parts["read_keep"] = gr.Button(text.READ_KEEP, visible=False, elem_id="read-keep")
+                parts["read_next"] = button(text.READ_NEXT, "read-next")
+                parts["read_keep"] = button(text.READ_KEEP, "read-keep", visible=False)
     return parts

@@ -1,18 +1,18 @@
 """Tab 4, System: the machine, versions, disk, jobs and bases."""
 
 import gradio as gr
-from gradio.blocks import Block
 
 from utils.bases.catalog import DOWNLOADED
 from webui import text
+from webui.tabs.field import Parts, button, html
 
 
-def create_system_tab() -> dict[str, Block]:
+def create_system_tab() -> Parts:
     """Lay out the tab."""
     with gr.Row(equal_height=False):
         with gr.Column(min_width=320):
-            machine = gr.HTML(elem_id="machine")
-            bases = gr.HTML(elem_id="bases")
+            machine = html("machine")
+            bases = html("bases")
             with gr.Column(elem_id="download-base", elem_classes=["panel-group"]):
                 base = gr.Dropdown(
                     list(DOWNLOADED),
@@ -22,13 +22,13 @@ def create_system_tab() -> dict[str, Block]:
                     elem_id="base-version",
                 )
                 accept = gr.Checkbox(False, label=text.ACCEPT_LICENSE, elem_id="accept-license")
-                download = gr.Button(text.DOWNLOAD, elem_id="download")
-                progress = gr.HTML(elem_id="download-progress")
+                download = button(text.DOWNLOAD, "download")
+                progress = html("download-progress")
         with gr.Column(min_width=320):
-            settings = gr.HTML(elem_id="settings")
-            jobs = gr.HTML(elem_id="jobs")
-            disk = gr.HTML(elem_id="disk")
-            refresh = gr.Button(text.REFRESH, size="sm", elem_id="refresh-system")
+            settings = html("settings")
+            jobs = html("jobs")
+            disk = html("disk")
+            refresh = button(text.REFRESH, "refresh-system", size="sm")
     return {
         "refresh": refresh,
         "machine": machine,

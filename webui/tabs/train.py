@@ -1,14 +1,13 @@
 """Tab 2, Fine-tuning: settings on the left, the run and the machine on the right."""
 
 import gradio as gr
-from gradio.blocks import Block
 
 from utils.config import TrainConfig
 from utils.hardware.gpu import find_gpus
 from utils.switches import CHECKBOXES
 from webui import text
 from webui.fields import training_fields
-from webui.tabs.field import create_field
+from webui.tabs.field import Parts, button, create_field, dropdown, hidden, html
 
 MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length")
 """What most people change: on the first screen."""
@@ -23,7 +22,7 @@ SET = "set_"
 """Ids of components that hold a setting of `TrainConfig` begin so."""
 
 
-def create_train_tab() -> dict[str, Block]:
+def create_train_tab() -> Parts:
     """Lay out the tab."""
     with gr.Row(equal_height=False):
         with gr.Column(scale=5, min_width=320, elem_id="train-settings"):
@@ -33,18 +32,13 @@ def create_train_tab() -> dict[str, Block]:
     return settings | run
 
 
-def _settings() -> dict[str, Block]:
+def _settings() -> Parts:
     known = training_fields()
-    parts: dict[str, Block] = {}
+    parts: Parts = {}
     with gr.Column(elem_classes=["panel-group", "explained"]):
         with gr.Row():
-            parts["start_from"] = gr.Dropdown(
-                [(text.START_FROM_BASE, "")],
-                value="",
-                allow_custom_value=True,
-                label=text.START_FROM,
-                elem_id="start-from",
-                min_width=150,
+            parts["start_from"] = dropdown(
+                text.START_FROM, "start-from", choices=[(text.START_FROM_BASE, "")], value="", min_width=150
             )
             for name in MAIN:
                 parts[SET + name] = create_field(known[name], min_width=150)
@@ -81,7 +75,7 @@ def _settings() -> dict[str, Block]:
                 elem_id="settings-upload",
                 min_width=120,
             )
-            parts["show_command"] = gr.Button(text.SHOW_COMMAND, size="sm", elem_id="show-command", min_width=120)
+            parts["show_command"] = button(text.SHOW_COMMAND, "show-command", size="sm", min_width=120)
         parts["command"] = gr.Textbox(
             label=text.COMMAND_LINE,
             info=text.COMMAND_LINE_HELP,
@@ -100,17 +94,17 @@ def _settings() -> dict[str, Block]:
         parts["adapter"] = gr.Checkbox(
             False, label=text.SMALL_VOICE, info=text.SMALL_VOICE_HELP, elem_id="export-adapter"
         )
-        parts["proofs"] = gr.HTML(elem_id="proofs")
+        parts["proofs"] = html("proofs")
     # Set by a settings file alone; the command shows them.
     for name in known.keys() - {key.removeprefix(SET) for key in parts}:
         parts[SET + name] = create_field(known[name], visible=False)
-    parts["origins"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label="origins")
-    parts["enqueue"] = gr.Button(text.QUEUE_RUN, elem_id="enqueue", visible=False)
+    parts["origins"] = hidden("origins")
+    parts["enqueue"] = button(text.QUEUE_RUN, "enqueue", visible=False)
     return parts
 
 
-def _optimizations() -> dict[str, Block]:
-    parts: dict[str, Block] = {}
+def _optimizations() -> Parts:
+    parts: Parts = {}
     with gr.Column(elem_id="optimizations"):
         for switch in CHECKBOXES:
             name = switch.field
@@ -122,41 +116,32 @@ def _optimizations() -> dict[str, Block]:
                     elem_id=f"switch-{name}".replace("_", "-"),
                     min_width=180,
                 )
-                parts[f"badge_{name}"] = gr.HTML(elem_id=f"badge-{name}".replace("_", "-"), min_width=180)
-        parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend")
-        parts["recommended"] = gr.HTML(elem_id="recommended")
+                parts[f"badge_{name}"] = html(f"badge-{name}".replace("_", "-"), min_width=180)
+        parts["recommend"] = button(text.RECOMMEND, "recommend")
+        parts["recommended"] = html("recommended")
     return parts
 
 
-def _run() -> dict[str, Block]:
-    parts: dict[str, Block] = {}
+def _run() -> Parts:
+    parts: Parts = {}
     with gr.Row(elem_classes=["bottom"]):
-        parts["run"] = gr.Dropdown(
-            [(text.NEWEST_RUN, "")],
-            value="",
-            allow_custom_value=True,
-            label=text.RUN,
-            scale=4,
-            elem_id="run",
-        )
-        parts["resume"] = gr.Button(text.RESUME, elem_id="resume", interactive=False, min_width=90)
-    parts["resume_why"] = gr.HTML(elem_id="resume-why")
-    parts["gpu"] = gr.HTML(elem_id="gpu-panel")
-    parts["progress"] = gr.HTML(elem_id="train-progress")
+        parts["run"] = dropdown(text.RUN, "run", choices=[(text.NEWEST_RUN, "")], value="", scale=4)
+        parts["resume"] = button(text.RESUME, "resume", interactive=False, min_width=90)
+    parts["resume_why"] = html("resume-why")
+    parts["gpu"] = html("gpu-panel")
+    parts["progress"] = html("train-progress")
     with gr.Column(visible=False, elem_id="queue") as parts["queue_group"]:
-        parts["queue"] = gr.HTML(elem_id="queue-list")
+        parts["queue"] = html("queue-list")
         with gr.Row(elem_classes=["bottom"]):
-            parts["queued"] = gr.Dropdown(
-                [("", "")], value="", label=text.QUEUED_RUN, scale=4, allow_custom_value=True, elem_id="queued"
-            )
-            parts["queue_earlier"] = gr.Button(text.QUEUE_EARLIER, elem_id="queue-earlier", min_width=90)
-            parts["queue_later"] = gr.Button(text.QUEUE_LATER, elem_id="queue-later", min_width=90)
-            parts["queue_remove"] = gr.Button(text.QUEUE_REMOVE, elem_id="queue-remove", min_width=90)
-    parts["loss_plot"] = gr.HTML(elem_id="loss-plot")
-    parts["samples"] = gr.HTML(elem_id="samples")
+            parts["queued"] = dropdown(text.QUEUED_RUN, "queued", choices=[("", "")], value="", scale=4)
+            parts["queue_earlier"] = button(text.QUEUE_EARLIER, "queue-earlier", min_width=90)
+            parts["queue_later"] = button(text.QUEUE_LATER, "queue-later", min_width=90)
+            parts["queue_remove"] = button(text.QUEUE_REMOVE, "queue-remove", min_width=90)
+    parts["loss_plot"] = html("loss-plot")
+    parts["samples"] = html("samples")
     with gr.Accordion(text.SPEED_AND_LOG, open=False):
-        parts["speed_plot"] = gr.HTML(elem_id="speed-plot")
-        parts["memory_plot"] = gr.HTML(elem_id="memory-plot")
+        parts["speed_plot"] = html("speed-plot")
+        parts["memory_plot"] = html("memory-plot")
         parts["notify"] = gr.Checkbox(False, label=text.NOTIFY, info=text.NOTIFY_HELP, elem_id="notify")
         parts["log"] = gr.Textbox(
             label=text.LOG, show_label=False, lines=10, max_lines=10, interactive=False, elem_id="log", buttons=["copy"]
@@ -169,8 +154,8 @@ def _run() -> dict[str, Block]:
             info=text.CHECKPOINT_HELP,
             elem_id="checkpoint",
         )
-        parts["export_why"] = gr.HTML(elem_id="export-why")
-        parts["exported"] = gr.HTML(elem_id="exported")
+        parts["export_why"] = html("export-why")
+        parts["exported"] = html("exported")
     return parts
 
 

@@ -85,14 +85,15 @@ def _translations(code: str) -> gettext.NullTranslations:
     return gettext.NullTranslations() if code == SOURCE else Translations(PACKAGE / f"{code}.po")
 
 
-def _(message: str) -> str:
-    """A text in the language that is spoken."""
-    return _translations(language()).gettext(message)
+def _(message: str, /, **values: object) -> str:
+    """A text in the language that is spoken; its placeholders are filled where values are given."""
+    said = _translations(language()).gettext(message)
+    return said.format(**values) if values else said
 
 
-def ngettext(singular: str, plural: str, number: int) -> str:
-    """A text that counts something, in the language that is spoken."""
-    return _translations(language()).ngettext(singular, plural, number)
+def ngettext(singular: str, plural: str, number: int, /, **values: object) -> str:
+    """A text that counts something, in the language that is spoken; {count} stands for the number."""
+    return _translations(language()).ngettext(singular, plural, number).format(count=number, **values)
 
 
 engine_text = _

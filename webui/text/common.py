@@ -115,7 +115,7 @@ def export_takes(duration: str) -> str:
     """How long the next export takes, as far as the last one shows."""
     if not duration:
         return _("It takes some minutes and can be stopped.")
-    return _("The last export took {duration}; it can be stopped.").format(duration=duration)
+    return _("The last export took {duration}; it can be stopped.", duration=duration)
 
 
 FREES = _("Deleting the project frees {size}. Recordings made in tab 3 are part of it.")
@@ -126,11 +126,6 @@ def base_name(name: str) -> str:
     return BASE_NAMES.get(name, name.replace("\\", "/").rsplit("/", 1)[-1])
 
 
-def base_choice(name: str, *, is_here: bool) -> str:
-    """A base in the list of bases."""
-    return base_name(name) if is_here else f"{base_name(name)} ({NOT_HERE})"
-
-
 def run_title(kind: str, name: str) -> str:
     """A job by its kind; a run also by its name, as there are many of them."""
     return f"{KINDS.get(kind, kind)} {name}" if kind == "train" else KINDS.get(kind, kind)
@@ -139,12 +134,12 @@ def run_title(kind: str, name: str) -> str:
 def job_line(kind: str, project: str) -> str:
     """A job that runs now; some belong to no project."""
     title = KINDS.get(kind, kind)
-    return _("{job} ({project})").format(job=title, project=project) if project else title
+    return _("{job} ({project})", job=title, project=project) if project else title
 
 
 def count_of(done: int, total: int | None) -> str:
     """How much of something is done."""
-    return _("{done:,} of {total:,}").format(done=done, total=total) if total else f"{done:,}"
+    return _("{done:,} of {total:,}", done=done, total=total) if total else f"{done:,}"
 
 
 TIME_LEFT, TIME_PASSED = _("{duration} left"), _("{duration} elapsed")
@@ -180,4 +175,4 @@ NO_BASE = _("there is no base {name!r}")
 
 def use_one_of(names: Iterable[str]) -> str:
     """What is offered."""
-    return _("use one of {names}").format(names=", ".join(names))
+    return _("use one of {names}", names=", ".join(names))

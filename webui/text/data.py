@@ -158,13 +158,13 @@ def upload_counts(recordings: int, transcripts: int, tables: int, archives: int)
 
 def uploaded(count: int, replaced: Sequence[str] = ()) -> str:
     """After files were added, some of them in the place of earlier ones."""
-    added = ngettext("{count} file was added.", "{count} files were added.", count).format(count=count)
+    added = ngettext("{count} file was added.", "{count} files were added.", count)
     if not replaced:
         return added
     names, more = ", ".join(replaced[:3]), len(replaced) - 3
     if more > 0:
-        names = _("{names} and {count} more").format(names=names, count=more)
-    return f"{added} " + _("Replaced files with the same name: {names}.").format(names=names)
+        names = _("{names} and {count} more", names=names, count=more)
+    return f"{added} " + _("Replaced files with the same name: {names}.", names=names)
 
 
 def clip_kinds(counts: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -187,15 +187,19 @@ def clips_shown(first: int, num_shown: int, num_matching: int, num_clips: int) -
         return _("No clip matches.")
     last = first + num_shown - 1
     if num_matching == num_clips:
-        return _("{first:,} to {last:,} of {total:,}").format(first=first, last=last, total=num_clips)
-    return _("{first:,} to {last:,} of {matching:,} found among {total:,}").format(
-        first=first, last=last, matching=num_matching, total=num_clips
+        return _("{first:,} to {last:,} of {total:,}", first=first, last=last, total=num_clips)
+    return _(
+        "{first:,} to {last:,} of {matching:,} found among {total:,}",
+        first=first,
+        last=last,
+        matching=num_matching,
+        total=num_clips,
     )
 
 
 def undo_edits(count: int) -> str:
     """The button that takes back the last edit."""
-    return _("Undo ({count})").format(count=count) if count else _("Undo")
+    return _("Undo ({count})", count=count) if count else _("Undo")
 
 
 def undone(kind: str, num_clips: int) -> str:
@@ -204,58 +208,55 @@ def undone(kind: str, num_clips: int) -> str:
         "text": ngettext("The transcript of {count} clip", "The transcripts of {count} clips", num_clips),
         "excluded": ngettext("The exclusion of {count} clip", "The exclusion of {count} clips", num_clips),
         "restored": ngettext("The restoration of {count} clip", "The restoration of {count} clips", num_clips),
-    }[kind].format(count=num_clips)
-    return _("Undone: {what}.").format(what=words[:1].lower() + words[1:])
+    }[kind]
+    return _("Undone: {what}.", what=words[:1].lower() + words[1:])
 
 
 def more_files(count: int) -> str:
     """Below a list of the first files."""
-    return ngettext("and {count:,} more file", "and {count:,} more files", count).format(count=count)
+    return ngettext("and {count:,} more file", "and {count:,} more files", count)
 
 
 def clips_of_file(used: int, dropped: int) -> str:
     """What became of an uploaded recording."""
-    said = [ngettext("{count} clip used", "{count} clips used", used).format(count=used)] if used else []
-    said += [_("{count} dropped").format(count=dropped)] if dropped else []
+    said = [ngettext("{count} clip used", "{count} clips used", used)] if used else []
+    said += [_("{count} dropped", count=dropped)] if dropped else []
     return ", ".join(said) or _("not in it")
 
 
 def removed(count: int, freed: str) -> str:
     """After uploaded files were removed."""
     return ngettext(
-        "{count} file was removed: {freed} are free.", "{count} files were removed: {freed} are free.", count
-    ).format(count=count, freed=freed)
+        "{count} file was removed: {freed} are free.",
+        "{count} files were removed: {freed} are free.",
+        count,
+        freed=freed,
+    )
 
 
 def changed(count: int) -> str:
     """After all clips found were changed."""
-    return ngettext("{count} clip was changed.", "{count} clips were changed.", count).format(count=count)
+    return ngettext("{count} clip was changed.", "{count} clips were changed.", count)
 
 
 def accepting(count: int, later: int) -> str:
     """When a job began that keeps clips."""
-    said = ngettext("Keeping {count} clip ...", "Keeping {count} clips ...", count).format(count=count)
-    return said + " " + _("{count} more are left: select it again afterwards.").format(count=later) if later else said
+    said = ngettext("Keeping {count} clip ...", "Keeping {count} clips ...", count)
+    return said + " " + _("{count} more are left: select it again afterwards.", count=later) if later else said
 
 
 def clip_edges(start_s: float, end_s: float, recording_s: float | None) -> str:
     """Which part of its recording a clip is."""
     if recording_s is None:
-        return _("Cut at {start:.2f} to {end:.2f} s; the recording itself cannot be shown.").format(
-            start=start_s, end=end_s
-        )
-    return _("Cut at {start:.2f} to {end:.2f} s of {length:.2f} s.").format(
-        start=start_s, end=end_s, length=recording_s
-    )
+        return _("Cut at {start:.2f} to {end:.2f} s; the recording itself cannot be shown.", start=start_s, end=end_s)
+    return _("Cut at {start:.2f} to {end:.2f} s of {length:.2f} s.", start=start_s, end=end_s, length=recording_s)
 
 
 def removed_silence(before_s: float, after_s: float) -> str:
     """How much silence was removed from a clip's edges."""
     if max(before_s, after_s) < 0.005:
         return _("No silence was removed.")
-    return _("Silence removed: {before:.2f} s at the start, {after:.2f} s at the end.").format(
-        before=before_s, after=after_s
-    )
+    return _("Silence removed: {before:.2f} s at the start, {after:.2f} s at the end.", before=before_s, after=after_s)
 
 
 def reason(name: str) -> str:
@@ -274,13 +275,14 @@ def because(name: str, detail: str) -> str:
 def amount(minutes: float, *, enough: bool) -> str:
     """A verdict on the amount of speech."""
     if enough:
-        return _("{minutes:.0f} minutes of speech: enough for a good voice. Continue with Fine-tuning.").format(
-            minutes=minutes
+        return _(
+            "{minutes:.0f} minutes of speech: enough for a good voice. Continue with Fine-tuning.", minutes=minutes
         )
     return _(
         "{minutes:.1f} minutes of speech: enough for a first voice. Ten to twenty give a good one. Continue with "
-        "Fine-tuning."
-    ).format(minutes=minutes)
+        "Fine-tuning.",
+        minutes=minutes,
+    )
 
 
 NO_SUCH_CLIP = _("the dataset has no clip {name!r}")

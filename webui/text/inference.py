@@ -163,10 +163,10 @@ def model_name(kind: str, source: str, which: str, step: int | None) -> str:
     if kind == "voice":
         return _("LoRA voice")
     if kind == "base":
-        return _("base {name}").format(name=source)
+        return _("base {name}", name=source)
     if step is None:
-        return _("run {name}: {checkpoint}").format(name=source, checkpoint=which)
-    return _("run {name}: {checkpoint}, step {step}").format(name=source, checkpoint=which, step=step)
+        return _("run {name}: {checkpoint}", name=source, checkpoint=which)
+    return _("run {name}: {checkpoint}, step {step}", name=source, checkpoint=which, step=step)
 
 
 def model_title(name: str) -> str:
@@ -177,9 +177,9 @@ def model_title(name: str) -> str:
 
 def take_facts(*, sounds_s: float, first_s: float | None, device: str) -> str:
     """Numbers of a take."""
-    facts = [_("{seconds:.1f} s of speech").format(seconds=sounds_s)]
-    facts += [_("first audio after {seconds:.1f} s").format(seconds=first_s)] if first_s is not None else []
-    facts += [_("on {device}").format(device=device)] if device else []
+    facts = [_("{seconds:.1f} s of speech", seconds=sounds_s)]
+    facts += [_("first audio after {seconds:.1f} s", seconds=first_s)] if first_s is not None else []
+    facts += [_("on {device}", device=device)] if device else []
     return " · ".join(facts)
 
 
@@ -191,22 +191,28 @@ def lines_done(done: int, failed: int, total: int) -> str:
 
 def waiting_takes(count: int) -> str:
     """How many takes wait."""
-    return "" if count == 0 else "; " + ngettext("{count} queued", "{count} queued", count).format(count=count)
+    return "" if count == 0 else "; " + ngettext("{count} queued", "{count} queued", count)
 
 
 def voted(a: str, b: str, choice: str) -> str:
     """Which was which, shown after the vote."""
     preferred = {"a": a, "b": b}.get(choice)
     if preferred is None:
-        return _("No difference. A was {a}, B was {b}.").format(a=a, b=b)
-    return _("You preferred {preferred}. A was {a}, B was {b}.").format(preferred=preferred, a=a, b=b)
+        return _("No difference. A was {a}, B was {b}.", a=a, b=b)
+    return _("You preferred {preferred}. A was {a}, B was {b}.", preferred=preferred, a=a, b=b)
 
 
 def tally(first: str, second: str, wins: tuple[int, int], same: int, chance: float) -> str:
     """Votes on a pair of models."""
-    likely = _("p = {chance:.2f} (sign test)").format(chance=chance) if sum(wins) else _("no preference yet")
-    return _("{first}: {wins} · {second}: {others} · no difference: {same} · {likely}").format(
-        first=first, wins=wins[0], second=second, others=wins[1], same=same, likely=likely
+    likely = _("p = {chance:.2f} (sign test)", chance=chance) if sum(wins) else _("no preference yet")
+    return _(
+        "{first}: {wins} · {second}: {others} · no difference: {same} · {likely}",
+        first=first,
+        wins=wins[0],
+        second=second,
+        others=wins[1],
+        same=same,
+        likely=likely,
     )
 
 
@@ -216,7 +222,7 @@ def take_started(count: int) -> str:
         "Generating {count} line. The list of takes shows the progress.",
         "Generating {count} lines. The list of takes shows the progress.",
         count,
-    ).format(count=count)
+    )
 
 
 NO_LINE = _("there is no line {number}")

@@ -49,8 +49,12 @@ ADOPT = _("Use {name} for this project")
 
 def share_over(count: int, total: int, limit: int) -> str:
     """Texts over the limit."""
-    return _("{count:,} of {total:,} ({share:.1%}; limit {limit} tokens)").format(
-        count=count, total=total, share=count / max(total, 1), limit=limit
+    return _(
+        "{count:,} of {total:,} ({share:.1%}; limit {limit} tokens)",
+        count=count,
+        total=total,
+        share=count / max(total, 1),
+        limit=limit,
     )
 
 
@@ -58,7 +62,7 @@ def unknown_letters(shown: str, more: int) -> str:
     """Letters without a token, with their counts."""
     if more <= 0:
         return shown
-    return ngettext("{shown}, and {more} more", "{shown}, and {more} more", more).format(shown=shown, more=more)
+    return ngettext("{shown}, and {more} more", "{shown}, and {more} more", more, shown=shown, more=more)
 
 
 READING_TITLE = _("{language} with base {base}, texts from {source}")

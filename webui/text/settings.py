@@ -153,13 +153,13 @@ def choice(value: str) -> str:
 
 def not_whole(name: str, value: object) -> str:
     """A field that holds a fraction where only whole numbers can be."""
-    return _("{setting} is {value}; use a whole number").format(setting=label(name), value=value)
+    return _("{setting} is {value}; use a whole number", setting=label(name), value=value)
 
 
 def not_a_choice(name: str, value: object, choices: Iterable[str]) -> str:
     """A field that holds something that is not offered."""
-    return _("{setting} is {value}; use {choices}").format(
-        setting=label(name), value=repr(value), choices=_(" or ").join(choices)
+    return _(
+        "{setting} is {value}; use {choices}", setting=label(name), value=repr(value), choices=_(" or ").join(choices)
     )
 
 
@@ -167,7 +167,7 @@ def not_a_number(name: str, value: object, *, whole: bool) -> str:
     """A field that holds no number."""
     if whole:
         return not_whole(name, repr(value))
-    return _("{setting} is {value}; use a number such as 5e-6 or 0.1").format(setting=label(name), value=repr(value))
+    return _("{setting} is {value}; use a number such as 5e-6 or 0.1", setting=label(name), value=repr(value))
 
 
 COMMAND = r"""python -m (?:'[^']*'|"[^"]*"|[^;\n)'"])*"""

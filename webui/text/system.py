@@ -51,13 +51,13 @@ SHARED, NOT_SHARED = _("on"), _("off")
 
 def listens(host: str, port: int, *, here_only: bool) -> str:
     """Where the page can be reached."""
-    address = _("{host}, port {port}").format(host=host, port=port)
-    return _("{address}, this computer only").format(address=address) if here_only else address
+    address = _("{host}, port {port}", host=host, port=port)
+    return _("{address}, this computer only", address=address) if here_only else address
 
 
 def login(num_names: int) -> str:
     """Who must log in."""
-    return ngettext("on: {count} name", "on: {count} names", num_names).format(count=num_names)
+    return ngettext("on: {count} name", "on: {count} names", num_names)
 
 
 CPUS = _("{model}, {count} usable CPUs")

@@ -2,7 +2,7 @@
 
 from utils.runs.progress import Observation
 from webui.text.catalog import _, engine_text
-from webui.text.common import STATES, count_of
+from webui.text.common import count_of
 
 START_FROM = _("Start from")
 START_FROM_BASE = _("base model")
@@ -157,20 +157,15 @@ SHARES = _("{texts} new texts: right words {words} (base {base_words}), no defec
 def planned_for(base: str, num_parameters: int | None) -> str:
     """Whose sizes a recommendation is for; those of XTTS v2 where the base is not on this machine yet."""
     if num_parameters is None:
-        return _("Planned for XTTS v2: {base} is not on this machine yet.").format(base=base)
-    return _("Planned for base {base}, {size} M parameters.").format(base=base, size=f"{num_parameters / 1e6:.1f}")
-
-
-def on_or_off(is_on: bool) -> str:
-    """A switch's state."""
-    return _("on") if is_on else _("off")
+        return _("Planned for XTTS v2: {base} is not on this machine yet.", base=base)
+    return _("Planned for base {base}, {size} M parameters.", base=base, size=f"{num_parameters / 1e6:.1f}")
 
 
 def resumed(epochs: int | None) -> str:
     """A stopped run that resumes; to more epochs, where that was requested."""
     if epochs is None:
         return _("The run resumes from its last checkpoint.")
-    return _("The run resumes from its last checkpoint and trains up to epoch {epoch}.").format(epoch=epochs)
+    return _("The run resumes from its last checkpoint and trains up to epoch {epoch}.", epoch=epochs)
 
 
 STARTED_WORDS = {
@@ -191,8 +186,8 @@ UTILIZATION = _("{percent} % utilization")
 def gpu_use(own: str | None, others: str, free: str) -> str:
     """Who uses a GPU's memory."""
     if own is None:
-        return _("others {others}, free {free}").format(others=others, free=free)
-    return _("this run {own}, others {others}, free {free}").format(own=own, others=others, free=free)
+        return _("others {others}, free {free}", others=others, free=free)
+    return _("this run {own}, others {others}, free {free}", own=own, others=others, free=free)
 
 
 MEMORY_USE = _("{used} of {total} in use")
@@ -201,17 +196,12 @@ MEMORY_USE = _("{used} of {total} in use")
 def no_gpu(why: str) -> str:
     """Where there is no GPU."""
     if why:
-        return _("There is no GPU: {reason}. Training runs on the CPU.").format(reason=engine_text(why))
+        return _("There is no GPU: {reason}. Training runs on the CPU.", reason=engine_text(why))
     return _("There is no GPU. Training runs on the CPU.")
 
 
 MEMORY_PEAK = _("peak {most}")
 LOWEST = _("lowest evaluation: {loss} at step {step}")
-
-
-def run_choice(name: str, state: str) -> str:
-    """A run in the list of runs."""
-    return f"{name} ({STATES.get(state, state)})"
 
 
 def start_from_run(name: str, which: str) -> str:
@@ -223,20 +213,16 @@ def start_from_run(name: str, which: str) -> str:
 def checkpoint_choice(which: str, score: float | None) -> str:
     """A checkpoint that can be exported, with how well it speaks where that was measured."""
     name = BEST if which == "best" else LAST
-    return (
-        name
-        if score is None
-        else _("{checkpoint} (speech score {score:.2f} of 3)").format(checkpoint=name, score=score)
-    )
+    return name if score is None else _("{checkpoint} (speech score {score:.2f} of 3)", checkpoint=name, score=score)
 
 
 def training_caption(step: int, steps: int | None, epoch: int | None, epochs: int | None, best: float | None) -> str:
     """How far training is."""
-    words = [_("step {progress}").format(progress=count_of(step, steps))]
+    words = [_("step {progress}", progress=count_of(step, steps))]
     if epoch is not None:
-        words.append(_("epoch {progress}").format(progress=count_of(epoch + 1, epochs)))
+        words.append(_("epoch {progress}", progress=count_of(epoch + 1, epochs)))
     if best is not None:
-        words.append(_("best evaluation loss {loss:.3f}").format(loss=best))
+        words.append(_("best evaluation loss {loss:.3f}", loss=best))
     return " · ".join(words)
 
 
@@ -247,13 +233,13 @@ def default_of(value: object, base: str) -> str:
     """What an empty field means; of a base's name only the name, because the field is narrow."""
     if value is None:
         return _("automatic")
-    return _("{value} ({base})").format(value=value, base=base.split(" (")[0])
+    return _("{value} ({base})", value=value, base=base.split(" (")[0])
 
 
 def applied(value: str, source: str) -> str:
     """A setting that a run got, and from whom: "you", or "base NAME"."""
     kind, _space, name = source.partition(" ")
-    by = _("you") if kind == "you" else _("base {name}").format(name=name) if kind == "base" else source
+    by = _("you") if kind == "you" else _("base {name}", name=name) if kind == "base" else source
     return f"{value} ({by})"
 
 

@@ -4,7 +4,7 @@ Curves are SVG, stretched to the width there is; what must not be stretched, lab
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -35,23 +35,24 @@ class Curve:
     """For what only serves to compare."""
 
 
-class _Axis:
-    """Where values stand between the two ends of an axis, which has round numbers."""
+def _axis(
+    low: float, high: float, *, ends_at_ticks: bool = False
+) -> tuple[Callable[[float], float], list[tuple[float, float]]]:
+    """Where a value stands between the two ends of an axis, in percent, and its round numbers with their places."""
+    if high <= low:
+        low, high = (low - 0.5, low + 0.5) if not ends_at_ticks or low else (0.0, 1.0)
+    rough = (high - low) / NUM_TICKS
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    if ends_at_ticks:
+        low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
 
-    def __init__(self, low: float, high: float, *, ends_at_ticks: bool = False) -> None:
-        if high <= low:
-            low, high = (low - 0.5, low + 0.5) if not ends_at_ticks or low else (0.0, 1.0)
-        rough = (high - low) / NUM_TICKS
-        power = 10 ** math.floor(math.log10(rough))
-        step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
-        if ends_at_ticks:
-            low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
-        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        self.ticks = [round(count * step, 12) for count in range(first, last + 1)]
-        self._low, self._high = low, high
+    def percent(value: float) -> float:
+        return 100 * (value - low) / (high - low)
 
-    def percent(self, value: float) -> float:
-        return 100 * (value - self._low) / (self._high - self._low)
+    ticks = (round(count * step, 12) for count in range(first, last + 1))
+    return percent, [(tick, percent(tick)) for tick in ticks]
 
 
 def line_chart(
@@ -76,12 +77,13 @@ def line_chart(
     if not curves:
         return join()
     xs, ys = zip(*(point for curve in curves for point in curve.points), strict=True)
-    x, y = _Axis(min(xs), max(xs)), _Axis(0.0 if starts_at_zero else min(ys), max(ys), ends_at_ticks=True)
+    x, x_ticks = _axis(min(xs), max(xs))
+    y, y_ticks = _axis(0.0 if starts_at_zero else min(ys), max(ys), ends_at_ticks=True)
     paths, strips, legend = [], [], []
-    over = [_label("x", number(tick), left=x.percent(tick)) for tick in x.ticks]
+    over = [_label(number(tick), left) for tick, left in x_ticks]
     for curve in curves:
         kind = f"{curve.color} faint" if curve.is_faint else curve.color
-        places = [(x.percent(at), y.percent(value)) for at, value in curve.points]
+        places = [(x(at), y(value)) for at, value in curve.points]
         hints = [f"{curve.name} {number(at)}: {number(value)}" for at, value in curve.points]
         line = "L".join(f"{left:.2f},{100 - height:.2f}" for left, height in places)
         paths.append(tag("path", class_=f"curve {kind}", d=f"M{line}"))
@@ -93,25 +95,26 @@ def line_chart(
             legend.append(tag("span", tag("i", class_=f"key {kind}"), curve.name))
     if best:
         name, (at, value) = best
-        over.append(_dot("best", x.percent(at), y.percent(value), f"{name}: {number(value)}"))
+        over.append(_dot("best", x(at), y(value), f"{name}: {number(value)}"))
         legend.append(tag("span", tag("i", class_="key best"), name))
     words = "; ".join(_spoken(curve) for curve in curves)
-    return _figure(title, words, legend, y, [*paths, *strips], over, x_title, y_title)
+    return _figure(title, words, legend, y_ticks, [*paths, *strips], over, x_title, y_title)
 
 
 def bar_chart(title: str, counts: Sequence[tuple[str, int]], *, x_title: str, y_title: str) -> Markup:
     """A bar for each name, side by side; nothing without names."""
     if not counts:
         return join()
-    y, width = _Axis(0.0, float(max(count for _, count in counts)), ends_at_ticks=True), 100 / len(counts)
+    y, ticks = _axis(0.0, float(max(count for _, count in counts)), ends_at_ticks=True)
+    width = 100 / len(counts)
     bars = [
-        _box("column", (at + 0.1) * width, 0.8 * width, y.percent(count), f"{name} {x_title}: {count} {y_title}")
+        _box("column", (at + 0.1) * width, 0.8 * width, y(count), f"{name} {x_title}: {count} {y_title}")
         for at, (name, count) in enumerate(counts)
     ]
     every = math.ceil(len(counts) / 16)
-    names = [_label("x", counts[at][0], left=(at + 0.5) * width) for at in range(0, len(counts), every)]
+    names = [_label(counts[at][0], (at + 0.5) * width) for at in range(0, len(counts), every)]
     words = "; ".join(f"{name}: {count}" for name, count in counts)
-    return _figure(title, words, [], y, bars, names, x_title, y_title)
+    return _figure(title, words, [], ticks, bars, names, x_title, y_title)
 
 
 def smoothed(points: Sequence[Point]) -> list[Point]:
@@ -137,27 +140,26 @@ def _figure(
     title: str,
     words: str,
     legend: list[Markup],
-    y: _Axis,
+    ticks: list[tuple[float, float]],
     shapes: list[Markup],
     over: list[Markup],
     x_title: str,
     y_title: str,
 ) -> Markup:
     """Shapes of an SVG that is stretched, over a grid, and what lies over them and is not."""
-    heights = [(tick, y.percent(tick)) for tick in y.ticks]
     grid = [
         tag("line", class_="grid", x1=0, x2=100, y1=f"{100 - height:.2f}", y2=f"{100 - height:.2f}")
-        for _, height in heights
+        for _, height in ticks
     ]
-    labels = [tag("span", number(tick), class_="label y", style=f"bottom:{height:.2f}%") for tick, height in heights]
+    labels = [tag("span", number(tick), class_="label y", style=f"bottom:{height:.2f}%") for tick, height in ticks]
     svg = tag("svg", *grid, *shapes, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")
     plot = tag("div", tag("div", svg, *labels, *over, class_="plot"), role="img", aria_label=f"{title}: {words}")
     axes = tag("div", tag("span", y_title), tag("span", x_title), class_="axes")
     return tag("figure", tag("figcaption", tag("b", title), *legend), plot, axes, class_="chart")
 
 
-def _label(axis: str, words: str, *, left: float) -> Markup:
-    return tag("span", words, class_=f"label {axis}", style=f"left:{left:.2f}%")
+def _label(words: str, left: float) -> Markup:
+    return tag("span", words, class_="label x", style=f"left:{left:.2f}%")
 
 
 def _dot(kind: str, left: float, height: float, hint: str) -> Markup:

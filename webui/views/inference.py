@@ -9,7 +9,7 @@ from utils.speech.compare import Tally, name_of
 from utils.speech.takes import Line, Take, TakeSentence
 from webui import text
 from webui.markup import Markup, join, tag
-from webui.views.parts import badge, fact_row, file_address, framed, message, player
+from webui.views.parts import badge, fact_row, file_address, message, player, small
 
 MAX_SHOWN = 60
 """Sentences and lines that are listed; of longer takes the newest."""
@@ -27,7 +27,8 @@ def take(found: Take, *, sound: str | None = None) -> Markup:
     is_loading = found.state == "speaking" and not found.device
     facts = [text.take_facts(sounds_s=found.audio_s, first_s=found.first_sound_s, device=found.device)]
     facts = [] if is_loading else facts
-    facts += [_progress(found)] if many else []
+    states = [line.state for line in found.lines]
+    facts += [text.lines_done(states.count("finished"), states.count("failed"), len(states))] if many else []
     heading = tag(
         "div",
         badge(COLORS[found.state], text.LOADING_MODEL if is_loading else text.TAKE_STATES[found.state]),
@@ -48,14 +49,9 @@ def live_player() -> Markup:
     return tag("div", tag("b", text.NOW_PLAYING), button, tag("span", id="live-time"), class_="player")
 
 
-def takes(shown: Sequence[Markup]) -> Markup:
-    """The list of takes, the newest first."""
-    return framed(text.TAKES, *shown)
-
-
 def listed(found: Take) -> Markup:
     """A take in the list: when, with which model, its first words, and a player for its first recording."""
-    heading = tag("div", label(found), class_="small")
+    heading = small(label(found))
     if not found.wavs:
         return tag("div", heading, class_="player")
     words = found.name or found.lines[0].text
@@ -92,7 +88,7 @@ def server(state: str, served: Served | None, last_words: str) -> Markup:
 def votes(tallies: Sequence[Tally]) -> Markup:
     """All votes of a project."""
     if not tallies:
-        return tag("div", text.NO_VOTES, class_="small")
+        return small(text.NO_VOTES)
     rows = []
     for found in tallies:
         first, second = map(text.model_title, found.models)
@@ -106,11 +102,6 @@ def settings(found: Take) -> Markup:
     voice = found.reference_name or found.speaker
     named = [(text.label(name), value) for name, value in said.items()] + ([(text.VOICE, voice)] if voice else [])
     return fact_row((f"{name}: {value}",) for name, value in named)
-
-
-def _progress(found: Take) -> str:
-    states = [line.state for line in found.lines]
-    return text.lines_done(states.count("finished"), states.count("failed"), len(states))
 
 
 def _sentences(sentences: Sequence[TakeSentence]) -> Markup | None:

@@ -8,7 +8,7 @@ from utils.project.paths import Project
 from utils.text.language_settings import READING_FILE
 from webui import text
 from webui.markup import Markup, join, tag
-from webui.views.parts import empty, framed, message, table
+from webui.views.parts import empty, framed, message, small, table
 
 
 def found(project: Project) -> Markup:
@@ -39,7 +39,7 @@ def _shown(values: dict[str, Any]) -> Markup:
     return framed(
         title,
         table(columns, rows, label=title),
-        tag("div", tag("div", text.SEGMENTATION, class_="small"), *cut),
+        tag("div", small(text.SEGMENTATION), *cut),
         _notes(newest["notes"]),
         message("good", f"{text.MADE_BASE}: {Path(values['made']).name}") if values["made"] else None,
         message("hint", f"{text.ADVICE}: {values['advice']}") if values.get("advice") else None,
@@ -62,4 +62,4 @@ def _notes(notes: list[tuple[str, int]]) -> Markup | None:
     if not notes:
         return None
     items = [tag("li", f"{note} ({count:,})") for note, count in notes]
-    return tag("div", tag("div", text.READ_LITERALLY, class_="small"), tag("ul", *items))
+    return tag("div", small(text.READ_LITERALLY), tag("ul", *items))

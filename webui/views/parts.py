@@ -88,6 +88,11 @@ def fact_row(named: Iterable[Sequence[object]]) -> Markup:
     return tag("div", *(tag("span", *pieces, class_="fact") for pieces in named), class_="facts")
 
 
+def small(*words: object) -> Markup:
+    """A note in small letters."""
+    return tag("div", *words, class_="small")
+
+
 def empty(words: str) -> Markup:
     """What to do next, where there is nothing to show yet."""
     return tag("div", words, class_="empty")

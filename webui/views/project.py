@@ -9,13 +9,13 @@ from utils.runs.progress import Progress
 from utils.speech.takes import take_folders
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import duration, fact_row, gigabytes, state_badge
+from webui.views.parts import duration, fact_row, gigabytes, small, state_badge
 
 
 def contents(sizes: Mapping[str, int], total: int) -> Markup:
     """What a project takes on the disk: each part with its bytes, and all of it, which deleting frees."""
     parts = fact_row((tag("b", gigabytes(size)), " ", name) for name, size in sizes.items())
-    return tag("div", parts, tag("div", text.FREES.format(size=gigabytes(total)), class_="small"))
+    return tag("div", parts, small(text.FREES.format(size=gigabytes(total))))
 
 
 def steps_done(project: Project, jobs: Sequence[Job] = ()) -> dict[str, bool]:

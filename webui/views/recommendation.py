@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from utils.hardware.recommendations import MemoryFit, Recommendation
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import bar, framed, memory_size, message, table
+from webui.views.parts import bar, framed, memory_size, message, small, table
 
 
 def recommendation(found: Recommendation, *, planned_for: str, changes: Sequence[tuple[str, str, str]]) -> Markup:
@@ -35,8 +35,8 @@ def fit(found: MemoryFit) -> Markup:
     host = None
     if found.needed.host:
         amounts = {"needed": memory_size(found.needed.host), "budget": memory_size(found.host_budget_bytes)}
-        host = tag("div", text.NEEDED_OF_HOST.format(**amounts), class_="small")
-    about = tag("div", str(found.needed), class_="small")
+        host = small(text.NEEDED_OF_HOST.format(**amounts))
+    about = small(str(found.needed))
     return framed(text.FIT_TITLE, bar(text.device_memory(found.device), pieces, caption), host, said, about)
 
 

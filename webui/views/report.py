@@ -1,53 +1,45 @@
 """The dataset's report: used and dropped clips with reasons, and the uploads behind them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
-from utils.dataset.edits.browse import PAGE_SIZE, FoundClips
-from utils.dataset.sources.intake import UploadedFile, count_kinds
+from utils.dataset.sources.intake import count_kinds
 from utils.dataset.storage.report import ClipReport, Report
 from utils.options import STARTER
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.chart import bar_chart
-from webui.views.parts import badge, duration, empty, fact_row, file_address, framed, gigabytes, message, table
+from webui.views.parts import badge, duration, empty, fact_row, file_address, framed, gigabytes, message, small, table
 
+MAX_LISTED = 500
+"""Uploaded files that the page names."""
 MAX_IGNORED = 20
 """Ignored files that the page lists; all are in report.html."""
 GOOD_MINUTES, ENOUGH_MINUTES = 10, 2
 """Speech of one voice from which a fine-tuning gains, and below which it hardly can."""
 
 
-def uploads(found: Sequence[UploadedFile]) -> Markup:
+def uploads(found: Mapping[Path, int]) -> Markup:
     """What was uploaded so far."""
     if not found:
         return empty(text.NOTHING_UPLOADED)
-    counts, size = text.upload_counts(*count_kinds(found)), gigabytes(sum(file.num_bytes for file in found))
+    counts, size = text.upload_counts(*count_kinds(found)), gigabytes(sum(found.values()))
     return fact_row([*((tag("b", count), " ", words) for count, words in counts if count), (size,)])
 
 
-def files(shown: Sequence[UploadedFile], clips: Sequence[ClipReport], num_files: int) -> Markup:
-    """Uploaded files: size, and how many clips of each are in the dataset.
-
-    Args:
-        shown: those to list.
-        clips: of the dataset.
-        num_files: how many there are in all.
-    """
+def files(found: Mapping[Path, int], clips: Sequence[ClipReport]) -> Markup:
+    """Uploaded files: size, and how many clips of each are in the dataset."""
     counts = Counter((Path(clip.source).name, clip.status) for clip in clips)
     rows = [
-        (
-            file.name,
-            gigabytes(file.num_bytes),
-            text.clips_of_file(counts[file.name, "used"], counts[file.name, "dropped"]),
-        )
-        for file in shown
+        (path.name, gigabytes(size), text.clips_of_file(counts[path.name, "used"], counts[path.name, "dropped"]))
+        for path, size in islice(found.items(), MAX_LISTED)
     ]
-    more = num_files - len(shown)
+    more = len(found) - len(rows)
     return join(
         table(text.FILE_COLUMNS, rows, label=text.UPLOADED_FILES),
-        tag("div", text.more_files(more), class_="small") if more > 0 else None,
+        small(text.more_files(more)) if more > 0 else None,
     )
 
 
@@ -72,7 +64,7 @@ def report(found: Report, language: str, page: Path | None = None, *, base: str 
     shown = [tag("div", tag("div", value, class_="value"), tag("div", words), class_="card") for value, words in cards]
     reasons = [(text.reason(reason), count) for reason, count in totals["reasons"].items()]
     dropped = table(text.REASON_COLUMNS, reasons, label=text.DROPPED) if reasons else message("good", text.ALL_USED)
-    files = [(Path(one.file).name, one.kind) for one in found.ignored[:MAX_IGNORED]]
+    files = [(Path(file).name, kind) for file, kind in islice(found.ignored.items(), MAX_IGNORED)]
     ignored = table(text.IGNORED_COLUMNS, files, label=text.IGNORED) if files else None
     minutes = totals["seconds"] / 60
     is_good = minutes >= GOOD_MINUTES
@@ -120,10 +112,9 @@ def status(clip: ClipReport) -> Markup:
     return badge("good" if clip.status == "used" else "bad", text.STATUS[clip.status])
 
 
-def found(page: FoundClips, num_clips: int) -> Markup:
+def found(first: int, num_shown: int, num_found: int, num_clips: int) -> Markup:
     """Which of how many clips the table shows."""
-    first = page.page * PAGE_SIZE + 1
-    return tag("div", text.clips_shown(first, len(page.clips), len(page.matching), num_clips), class_="small")
+    return small(text.clips_shown(first, num_shown, num_found, num_clips))
 
 
 def _why(clip: ClipReport) -> str:
@@ -142,6 +133,6 @@ def clip(found: ClipReport, *, has_sound: bool) -> Markup:
     heading = tag("div", Path(found.source).name, class_="panel-title")
     why = message("warning", text.phase(_why(found))) if _why(found) else None
     silent = None if has_sound else message("hint", text.CLIP_HAS_NO_SOUND)
-    line = tag("div", " · ".join(fact for fact in facts if fact), class_="small")
-    read = tag("div", text.READ_AS, " ", tag("q", found.read), class_="small") if found.read else None
+    line = small(" · ".join(fact for fact in facts if fact))
+    read = small(text.READ_AS, " ", tag("q", found.read)) if found.read else None
     return tag("div", heading, line, why, read, silent)

@@ -33,6 +33,8 @@ from webui.views.parts import (
     table,
 )
 
+Series = Mapping[str, list[Any]]
+"""Figures by name, one of each a point of a curve."""
 FIT_FIGURES = ("mel_distance", "similarity")
 MAX_SAMPLE_STEPS = 4
 """This many evaluations' samples can be played on the page; all lie in the run's folder."""
@@ -177,9 +179,9 @@ def _asked(value: object) -> str:
 
 
 def losses(
-    train: Mapping[str, list[Any]],
-    evaluated: Mapping[str, list[Any]],
-    earlier: Mapping[str, Mapping[str, list[Any]]] | None = None,
+    train: Series,
+    evaluated: Series,
+    earlier: Mapping[str, Series] | None = None,
 ) -> Markup:
     """Training and evaluation loss by step; nothing when there is neither.
 
@@ -203,12 +205,12 @@ def losses(
     return line_chart(text.LOSS_PLOT, curves, x_title=text.STEP, y_title=text.LOSS, best=best)
 
 
-def _points(curve: Mapping[str, list[Any]]) -> list[tuple[float, float]]:
+def _points(curve: Series) -> list[tuple[float, float]]:
     pairs = zip(curve["step"], curve["loss"], strict=True)
     return [(step, round(loss, 4)) for step, loss in pairs if loss is not None]
 
 
-def speeds(curve: Mapping[str, list[Any]]) -> Markup:
+def speeds(curve: Series) -> Markup:
     """Seconds of audio trained on in a second, by step."""
     points = [
         (step, round(audio / took, 2))

@@ -6,7 +6,7 @@ from utils.runs.layout import REFERENCE_FILE
 from utils.runs.progress import Progress
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import framed, recording
+from webui.views.parts import framed, recording, small
 from webui.views.run import progress
 
 
@@ -19,5 +19,5 @@ def sample(job: Job, done: Progress | None, project: Project) -> Markup:
     real = project.ready / REFERENCE_FILE
     names = (text.REAL_VOICE, text.SPOKEN_BEFORE, text.SPOKEN_AFTER)
     players = [recording(*named) for named in zip(names, (real, *pair), strict=True) if named[1].is_file()]
-    hint = tag("div", text.SAMPLE_NEXT, class_="small")
+    hint = small(text.SAMPLE_NEXT)
     return framed(text.SAMPLE_DONE, tag("div", f"“{sentence}”"), *players, hint)

@@ -18,7 +18,7 @@ from utils.speech.takes import TAKES_FOLDER
 from webui import text
 from webui.markup import Markup, tag
 from webui.text.catalog import engine_text
-from webui.views.parts import empty, framed, gigabytes, memory_size, message, state_badge, table
+from webui.views.parts import empty, framed, gigabytes, memory_size, message, small, state_badge, table
 
 if TYPE_CHECKING:
     from webui.security import Access
@@ -102,7 +102,7 @@ def disk(projects: Sequence[Project], free: int) -> Markup:
     """What each project takes."""
     rows = [(project.name, *map(gigabytes, _sizes(project))) for project in projects]
     shown = table(text.DISK_COLUMNS, rows, label=text.DISK) if rows else empty(text.NO_PROJECTS)
-    return framed(text.DISK, shown, tag("div", text.DISK_FREE.format(free=gigabytes(free)), class_="small"))
+    return framed(text.DISK, shown, small(text.DISK_FREE.format(free=gigabytes(free))))
 
 
 def _sizes(project: Project) -> list[int]:

@@ -18,13 +18,15 @@ def waveform(drawn: Outline | None) -> Markup:
     facts = text.clip_edges(drawn.start_s, drawn.stop_s, drawn.recording_s)
     before, after = drawn.kept_start_s - drawn.start_s, drawn.stop_s - drawn.kept_stop_s
     removed = text.removed_silence(max(0.0, before), max(0.0, after))
+    shown = (at for at in (drawn.start_s, drawn.stop_s) if drawn.begin_s <= at <= drawn.end_s)
+    edges = [f"{_x(drawn, at):.2f}" for at in shown]
     parts = [
         tag("path", class_="sound", d=_path(drawn)),
         _veil(drawn, drawn.begin_s, drawn.start_s, "around"),
         _veil(drawn, drawn.start_s, drawn.kept_start_s, "removed"),
         _veil(drawn, drawn.kept_stop_s, drawn.stop_s, "removed"),
         _veil(drawn, drawn.stop_s, drawn.end_s, "around"),
-        *(_edge(drawn, at) for at in (drawn.start_s, drawn.stop_s) if drawn.begin_s <= at <= drawn.end_s),
+        *(tag("line", class_="edge", x1=x, x2=x, y1="0", y2=_HEIGHT) for x in edges),
     ]
     picture = tag(
         "svg",
@@ -58,8 +60,3 @@ def _veil(drawn: Outline, start_s: float, end_s: float, kind: str) -> Markup | N
     if end - start < 0.01:
         return None
     return tag("rect", class_=kind, x=f"{start:.2f}", y="0", width=f"{end - start:.2f}", height=_HEIGHT)
-
-
-def _edge(drawn: Outline, at_s: float) -> Markup:
-    x = f"{_x(drawn, at_s):.2f}"
-    return tag("line", class_="edge", x1=x, x2=x, y1="0", y2=_HEIGHT)

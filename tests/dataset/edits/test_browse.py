@@ -1,8 +1,8 @@
-"""Clips are found by kind and words, in an order, page by page."""
+"""Clips are found by kind and words, in an order."""
 
 import pytest
 
-from utils.dataset.edits.browse import PAGE_SIZE, ClipQuery, find_clips, is_of, kinds
+from utils.dataset.edits.browse import find_clips, is_of, kinds
 from utils.dataset.storage.report import ClipReport, Flag
 
 NOISY = Flag("noise", "12 dB over silence")
@@ -23,7 +23,7 @@ CLIPS = [
 
 
 def names(**query) -> str:
-    return "".join(found.clip[5] for found in find_clips(CLIPS, ClipQuery(**query)).matching)
+    return "".join(found.clip[5] for found in find_clips(CLIPS, **query))
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,3 @@ def test_every_kind_that_is_counted_finds_as_many():
     }
     assert counts == {kind: sum(is_of(clip, kind) for clip in CLIPS) for kind in counts}
     assert kinds([]) == {"": 0}
-
-
-def test_pages_hold_every_clip_once_and_end_at_the_last():
-    many = [clip(str(number)) for number in range(2 * PAGE_SIZE + 1)]
-    pages = [find_clips(many, ClipQuery(page=page)) for page in range(3)]
-    assert [found for page in pages for found in page.clips] == many
-    assert [len(page.clips) for page in pages] == [PAGE_SIZE, PAGE_SIZE, 1]
-    for asked, page in ((99, 2), (-3, 0)):
-        assert find_clips(many, ClipQuery(page=asked)).page == page
-    empty = find_clips([], ClipQuery(page=2))
-    assert (empty.clips, empty.page, empty.num_pages) == ([], 0, 1)

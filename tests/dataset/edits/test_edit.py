@@ -115,7 +115,7 @@ def test_the_last_edits_are_undone_one_by_one(project):
     exclude(project, first, second)
     restore(project, second)
     assert num_undoable(project) == 3
-    assert [undo(project).kind for _ in range(3)] == ["restored", "excluded", "text"]
+    assert [undo(project)[0] for _ in range(3)] == ["restored", "excluded", "text"]
     after = {clip.clip: clip for clip in current_clips(project)}
     # How the base read the words of the first one is known again after the next preparation.
     assert after == {clip.clip: replace(clip, read="") if clip.clip == first else clip for clip in before}

@@ -57,14 +57,14 @@ def test_srt_cue_by_cue() -> None:
         (5.0, 6.0, "No empty line before."),
     ]
     assert [cue.place for cue in cues] == ["cue 1", "cue 2", "cue 3", "cue 4", "cue 5"]
-    assert cues[3].problem == "it has no timing line" and "Broken arrow." in cues[3].text
-    assert cues[4].problem.startswith("its times cannot be read") and cues[4].text == "Broken time."
+    assert cues[3].fault == ("bad times", "it has no timing line") and "Broken arrow." in cues[3].text
+    assert cues[4].fault.detail.startswith("its times cannot be read") and cues[4].text == "Broken time."
 
 
 def test_voices_of_webvtt_are_speakers() -> None:
     first, second, third = parse_cues(VTT, ".vtt")
     assert (first.start_s, first.text, first.speaker) == (1.0, "Good & loud.", "Anna Bell")
-    assert second.problem == "several voices share its times: Bob, Cy"
+    assert second.fault.detail == "several voices share its times: Bob, Cy"
     assert third.speaker == "speaker" and third.text == "Three."
 
 
@@ -94,13 +94,13 @@ def test_segments_of_whisper(whole: bool) -> None:
         ("segment 2", "Three.", "speaker"),
         ("segment 3", "", "speaker"),
     ]
-    assert (found[0].start_s, found[0].end_s, found[0].problem) == (0.0, 1.5, "")
-    assert "its times cannot be read" in found[1].problem
+    assert (found[0].start_s, found[0].end_s, found[0].fault) == (0.0, 1.5, None)
+    assert "its times cannot be read" in found[1].fault.detail
 
 
 def test_whispers_table_has_milliseconds() -> None:
     found = parse_cues("start\tend\ttext\n0\t1500\tOne, two.\n2000\tx\tThree.\ntorn\n", ".tsv")
-    assert [(cue.start_s, cue.end_s, cue.text, bool(cue.problem)) for cue in found] == [
+    assert [(cue.start_s, cue.end_s, cue.text, bool(cue.fault)) for cue in found] == [
         (0.0, 1.5, "One, two.", False),
         (0.0, 0.0, "Three.", True),
         (0.0, 0.0, "", True),

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utils.audio.voice_activity import Pause
-from utils.dataset.segmentation.cut import Cut, CutLengths, Unit, cut_units, ends_sentence, joined_text
+from utils.dataset.formats.cues import Cue
+from utils.dataset.segmentation.cut import Cut, CutLengths, cut_units, ends_sentence, joined_text
 
 LIMITS = CutLengths()
 
 
-def _unit(start: float, end: float, text: str = "Some words.", **more: str) -> Unit:
-    return Unit(start_s=start, end_s=end, text=text, place=f"cue {start}", **more)
+def _unit(start: float, end: float, text: str = "Some words.", **more: str) -> Cue:
+    return Cue(start_s=start, end_s=end, text=text, place=f"cue {start}", **more)
 
 
 def _faults(cuts: list[Cut]) -> list[str]:
@@ -96,7 +97,7 @@ def test_texts_join_as_their_script_does() -> None:
 
 
 @st.composite
-def _recordings(draw: st.DrawFn) -> tuple[list[Unit], list[Pause], float]:
+def _recordings(draw: st.DrawFn) -> tuple[list[Cue], list[Pause], float]:
     lengths = draw(st.lists(st.tuples(st.floats(0.3, 14), st.floats(0.0, 2.0)), min_size=1, max_size=25))
     units, pauses, at = [], [], 0.0
     for length, gap in lengths:
@@ -110,7 +111,7 @@ def _recordings(draw: st.DrawFn) -> tuple[list[Unit], list[Pause], float]:
 
 
 @given(_recordings())
-def test_every_unit_comes_out_once_and_every_cut_lies_in_a_pause(given: tuple[list[Unit], list[Pause], float]) -> None:
+def test_every_unit_comes_out_once_and_every_cut_lies_in_a_pause(given: tuple[list[Cue], list[Pause], float]) -> None:
     units, pauses, duration = given
     cuts = cut_units(units, pauses, duration_s=duration, limits=LIMITS)
     places = [unit.place for cut in cuts for unit in cut.units]

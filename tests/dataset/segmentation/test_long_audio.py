@@ -118,7 +118,7 @@ def test_the_same_from_other_files(talk: Talk, tmp_path: Path, kind: str) -> Non
     assert " ".join(_said(found)) == " ".join(text for *_, text in times)
     assert {one.speaker for one in found if not one.fault} == {"Anna" if kind == "vtt" else "speaker"}
     assert [one.audio.name for one in found if one.fault] == ["spare.tsv"]
-    assert [Path(one.file).name for one in reading.ignored] == ["talk.info.json"]
+    assert [Path(file).name for file in reading.ignored] == ["talk.info.json"]
 
 
 def test_what_is_wrong_with_cues_is_said_and_the_others_are_used(talk: Talk, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_every_line_of_a_kaldi_folder_is_used_or_named(tmp_path: Path) -> None:
     for line in ("scp line 3 names", "scp line 5 names 'sox", "text line 4: no other line", "utt2spk line 3: no other"):
         assert faults.count(line) == 1, faults
     assert len(faults.splitlines()) == 4
-    assert {Path(name).name: kind for name, kind in reading.ignored} == {
+    assert {Path(name).name: kind for name, kind in reading.ignored.items()} == {
         "feats.scp": "a list of no recordings",
         "spk2utt": "text",
     }
@@ -232,9 +232,7 @@ def test_the_language_file_of_a_dataset_is_no_transcript(tmp_path: Path) -> None
     (tmp_path / "lang.txt").write_text("en")
     reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"))
     assert _faults(read_source(tmp_path, reading)) == {"one.wav": ""}
-    assert [tuple(one) for one in reading.ignored] == [
-        (str(tmp_path / "lang.txt"), "the language of a prepared dataset")
-    ]
+    assert list(reading.ignored.items()) == [(str(tmp_path / "lang.txt"), "the language of a prepared dataset")]
 
 
 def test_a_text_with_a_bar_beside_its_recording_is_no_list(tmp_path: Path) -> None:
@@ -291,7 +289,7 @@ def test_every_file_of_a_folder_is_used_reported_or_ignored_by_content(tmp_path:
     found = read_source(tmp_path, reading)
     recordings = ["a.m4b", "b.3gp", "c.mka", "d.wma", "e.backup", "f.caf", "g.amr", "no ending"]
     assert sorted(clip.audio.name for clip in found) == recordings
-    assert {Path(name).name: kind for name, kind in reading.ignored} == {
+    assert {Path(name).name: kind for name, kind in reading.ignored.items()} == {
         **{"photo.jpg": "image", "notes.md": "text", "paper.pdf": "PDF", "nothing.bin": "empty", "data.bin": "unknown"},
         **{"tool": "program", "pipe.wav": "not a regular file"},
     }

@@ -124,7 +124,7 @@ def test_a_table_that_is_not_read_is_told_of(tmp_path: Path) -> None:
         (source / name).write_text(f"client_id\tpath\tsentence\nann\t{name}.mp3\tHello.\n")
     reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"))
     assert list(_faults(read_source(source, reading))) == ["demo-01.flac", "validated.tsv.mp3"]
-    assert [(Path(name).name, why) for name, why in reading.ignored] == [
+    assert [(Path(name).name, why) for name, why in reading.ignored.items()] == [
         ("invalidated.tsv", "a table of what Common Voice did not accept, or of no clips"),
         ("train.tsv", "its clips are in validated.tsv"),
     ]

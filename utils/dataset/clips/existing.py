@@ -8,15 +8,15 @@ import hashlib
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
 from utils.dataset.clips.sound import digest
+from utils.dataset.formats.faults import Fault
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.locate import printable
 from utils.dataset.storage.manifest import iter_manifest
-from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Report, Split, as_edited
+from utils.dataset.storage.report import BY_HAND, ClipReport, Report, Split, as_edited, manifests
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.options import DATASET_RATE
@@ -87,9 +87,8 @@ def _has_dataset(project: Project) -> bool:
 
 def _rows(project: Project) -> Iterator[tuple[str, tuple[Split, str, str]]]:
     """Split, text and speaker of each row of both metadata files, by its path below the dataset folder."""
-    splits: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
     folder, files = project.dataset.absolute(), Listing()
-    for csv, split in splits:
+    for split, csv in manifests(project).items():
         for clip in iter_manifest(csv, files.is_file):
             name = clip.audio.relative_to(folder) if clip.audio.is_relative_to(folder) else clip.audio
             yield name.as_posix(), (split, clip.text, clip.speaker)

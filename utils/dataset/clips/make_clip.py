@@ -12,13 +12,14 @@ from utils.audio.suffixes import PLAIN_SUFFIXES
 from utils.callbacks import ProgressFn
 from utils.dataset.clips.sound import ClipSound, SoundMaker, SoundSettings, SoundTask
 from utils.dataset.formats.audio_names import WAVS
+from utils.dataset.formats.faults import Fault
 from utils.dataset.formats.locate import printable
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.scorers import Scorers
 from utils.dataset.settings import Engine
 from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.parallel import run_tasks
-from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Report, Span
+from utils.dataset.storage.report import BY_HAND, ClipReport, Report, Span
 from utils.dataset.storage.work import Work, short_hash
 from utils.options import DATASET_RATE
 
@@ -88,12 +89,12 @@ class ClipMaker:
         item = f"sound:{self.settings.key}:{self.settings.quality}:{clip.id}"
         if clip.is_part and recording.audio.suffix.lower() not in PLAIN_SUFFIXES:
             item += ":2"  # Earlier versions counted from the first sample, not in the container's time.
-        return Draft(clip=clip, known=known, task=SoundTask(item=item, spans=spans))
+        return Draft(clip=clip, known=known, task=(item, spans))
 
     def sound(self, draft: Draft) -> ClipSound | None:
         """A draft's sound when it has been made; None when it is still to be made."""
         assert draft.task is not None
-        kept = self.work.get(draft.task.item)
+        kept = self.work.results.get(draft.task[0])
         if kept is None:
             return None
         sound = ClipSound(**kept)
@@ -114,7 +115,7 @@ class ClipMaker:
         if draft.task is None:
             assert known is not None
             return self._as_before(clip, known)
-        sound = ClipSound(**self.work.get(draft.task.item))
+        sound = ClipSound(**self.work.results[draft.task[0]])
         if sound.fault:
             return self._drop_unless_had(clip, Fault("unreadable audio", sound.fault))
         known = known or self._known.get(("sound", sound.audio_hash))
@@ -141,7 +142,9 @@ class ClipMaker:
             return clip
         read, fault = self.checks.read(clip)
         fault = fault or self.checks.length(clip.num_samples)
-        return _drop(read, fault) if fault else replace(read, notes=self.checks.notes(clip.text))
+        if fault:
+            return _drop(read, fault)
+        return replace(read, notes=self.checks.tokenizer.notes(clip.text, self.checks.language))
 
     def _decide(self, clip: ClipReport, sound: ClipSound, known: ClipReport | None) -> ClipReport:
         clip, fault = self.checks.read(clip)
@@ -197,7 +200,7 @@ class ClipMaker:
 
     def _use(self, clip: ClipReport, wav: str) -> ClipReport:
         self.sources.update({digest: clip.name for digest in (clip.audio_hash, clip.wav_hash) if digest})
-        notes = self.checks.notes(clip.text)
+        notes = self.checks.tokenizer.notes(clip.text, self.checks.language)
         return replace(clip, status="used", reason="", detail="", clip=wav, notes=notes)
 
     @cached_property
@@ -263,12 +266,12 @@ def make_sounds(
         UserError: a process died.
     """
     drafts: list[Draft] = []
-    missing: dict[str, SoundTask] = {}
+    missing: dict[str, tuple[Span, ...]] = {}
     for recording in recordings:
         drafts.append(maker.plan(recording))
         if (task := drafts[-1].task) is not None and maker.sound(drafts[-1]) is None:
             # Copies of a file share one task.
-            missing[task.item] = task
+            missing |= [task]
     done = 0
 
     def count(more: int) -> None:
@@ -280,7 +283,7 @@ def make_sounds(
 
     count(len(drafts) - len(missing))
     # Parts of one recording one after the other: what the system has just read is still in memory.
-    tasks = sorted(missing.values(), key=lambda task: (task.spans[0].audio, task.spans[0].start_s))
+    tasks = sorted(missing.items(), key=lambda task: (task[1][0].audio, task[1][0].start_s))
     while tasks:
         made: set[str] = set()
         for _, results in run_tasks(sounds.make, tasks, workers=workers, engine=engine):
@@ -289,7 +292,7 @@ def make_sounds(
                 made |= result.keys()
             count(len(results))
         # A disk that filled up in mid-chunk: what is left either fits now or raises at once.
-        tasks = [task for task in tasks if task.item not in made]
+        tasks = [task for task in tasks if task[0] not in made]
     return [maker.finish(draft) for draft in drafts]
 
 
@@ -311,12 +314,12 @@ def score_clips(
     pending = [
         (str(wav_of(clip, work, dataset)), digest)
         for digest, clip in with_hash.items()
-        if any(work.get(key) is None for key in scorers.keys(digest).values())
+        if any(work.results.get(key) is None for key in scorers.keys(digest).values())
     ]
     for _, results in run_tasks(partial(_score_files, scorers), pending, workers=workers, engine=engine):
         for result in results:
             work.put(result)
-    return {digest: {name: work.get(key) for name, key in scorers.keys(digest).items()} for digest in with_hash}
+    return {digest: {name: work.results.get(key) for name, key in scorers.keys(digest).items()} for digest in with_hash}
 
 
 def _score_files(scorers: Scorers, tasks: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -24,6 +24,8 @@ from utils.errors import UserError
 from utils.hardware.environment import keep_freed_memory
 from utils.options import DATASET_RATE, MIN_CLIP_SECONDS, Channel
 
+SoundTask = tuple[str, tuple[Span, ...]]
+"""One clip to make: what the result is kept under, and the parts that are joined to the clip."""
 VERSION = 2
 """Raised when the same settings would give other sound or other measures."""
 _EDGES_S = 10.0
@@ -52,17 +54,9 @@ class SoundSettings:
     @property
     def changes_sound(self) -> bool:
         """Whether clips come out otherwise than they were recorded."""
-        return self.cleaning.does_something or self.channel != "mix" or self.denoise
-
-
-@dataclass(frozen=True, kw_only=True)
-class SoundTask:
-    """One clip to make."""
-
-    item: str
-    """What the result is kept under."""
-    spans: tuple[Span, ...]
-    """Parts that are joined to the clip."""
+        done = self.cleaning
+        cleans = done.trim or done.remove_dc or done.loudness is not None or done.highpass is not None
+        return cleans or self.channel != "mix" or self.denoise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +110,9 @@ class SoundMaker:
         """
         _keep_memory()
         made: list[_Made] = []
-        for task in tasks:
+        for _, spans in tasks:
             try:
-                made.append(self._make(task))
+                made.append(self._make(spans))
             except OSError:
                 if not made:
                     raise
@@ -130,15 +124,15 @@ class SoundMaker:
                 clip.measure(speech)
         scores = self.scorers.score({clip.sound.wav_hash: clip.cleaned.wav for clip in made if clip.cleaned})
         return [
-            {task.item: vars(clip.sound)} | scores.get(clip.sound.wav_hash, {})
-            for task, clip in zip(tasks, made, strict=False)
+            {item: vars(clip.sound)} | scores.get(clip.sound.wav_hash, {})
+            for (item, _), clip in zip(tasks, made, strict=False)
         ]
 
-    def _make(self, task: SoundTask) -> "_Made":
+    def _make(self, spans: tuple[Span, ...]) -> "_Made":
         """The clip without its measures; a UserError becomes its fault."""
         lost: list[float] = []
         try:
-            parts = [self._decode(span, lost) for span in task.spans]
+            parts = [self._decode(span, lost) for span in spans]
         except UserError as error:
             return _Made(ClipSound(fault=error.what))
         wav = torch.cat([resample(part, rate, DATASET_RATE) for part, rate, _ in parts], dim=1)

@@ -1,59 +1,38 @@
-"""Find clips of a dataset by status, reason and words, in an order, page by page."""
+"""Find clips of a dataset by status, reason and words, in an order."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from utils.dataset.storage.report import ClipReport
 
 Order = Literal["prepared", "longest", "shortest", "name", "text"]
-PAGE_SIZE = 100
 USED, DROPPED, REVIEW = "used", "dropped", "review"
 REASON, FLAG = "reason:", "flag:"
 """Before the reason that clips were dropped for, or what a used clip should be reviewed for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClipQuery:
-    """Which clips are wanted."""
+def find_clips(
+    clips: Iterable[ClipReport], *, words: str = "", kind: str = "", order: Order = "prepared"
+) -> list[ClipReport]:
+    """The clips that match, in the order asked for.
 
-    words: str = ""
-    """Each of them is in the clip's name, transcript, speaker, reason or flags; letter case does not count."""
-    kind: str = ""
-    """USED, DROPPED, REVIEW, REASON or FLAG with a name, or empty for all."""
-    order: Order = "prepared"
-    page: int = 0
-    """Counted from 0; the last one where there are fewer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FoundClips:
-    """A page of the clips that were found."""
-
-    clips: list[ClipReport]
-    """On this page."""
-    matching: list[ClipReport]
-    """On all pages, in the order asked for."""
-    page: int
-    num_pages: int
-
-
-def find_clips(clips: Sequence[ClipReport], query: ClipQuery) -> FoundClips:
-    """The clips that match a query, in its order, and those of its page."""
-    words = query.words.casefold().split()
-    found = [clip for clip in clips if is_of(clip, query.kind) and _has(clip, words)]
-    if query.order in ("longest", "shortest"):
-        found.sort(key=lambda clip: clip.num_samples, reverse=query.order == "longest")
-    elif query.order == "name":
+    Args:
+        clips: to choose from.
+        words: each of them is in the clip's name, transcript, speaker, reason or flags; letter case does not count.
+        kind: USED, DROPPED, REVIEW, REASON or FLAG with a name, or empty for all.
+        order: `prepared` is that of `clips`.
+    """
+    wanted = words.casefold().split()
+    found = [clip for clip in clips if is_of(clip, kind) and _has(clip, wanted)]
+    if order in ("longest", "shortest"):
+        found.sort(key=lambda clip: clip.num_samples, reverse=order == "longest")
+    elif order == "name":
         found.sort(key=lambda clip: (Path(clip.source).name.casefold(), clip.start_s))
-    elif query.order == "text":
+    elif order == "text":
         found.sort(key=lambda clip: clip.text.casefold())
-    num_pages = max(1, -(-len(found) // PAGE_SIZE))
-    page = min(max(query.page, 0), num_pages - 1)
-    shown = found[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
-    return FoundClips(clips=shown, matching=found, page=page, num_pages=num_pages)
+    return found
 
 
 def is_of(clip: ClipReport, kind: str) -> bool:

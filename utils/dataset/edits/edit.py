@@ -16,7 +16,7 @@ from filelock import FileLock
 from utils.dataset.edits.history import Edit, EditKind, Place, load_edits, plain, save_edits
 from utils.dataset.formats.table import DEFAULT_SPEAKER, Row, clean, read_table
 from utils.dataset.storage.manifest import Clip, write_manifest
-from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split, as_edited
+from utils.dataset.storage.report import EXCLUDED, ClipReport, Report, Split, as_edited, manifests
 from utils.errors import UserError, disk_errors
 from utils.files import replacing
 from utils.project.paths import Project
@@ -107,7 +107,7 @@ def current_clips(project: Project) -> list[ClipReport]:
     Raises:
         UserError: the report or a metadata file cannot be read.
     """
-    files = (project.report, *_files(project).values())
+    files = (project.report, *manifests(project).values())
     return list(_clips_of(project, tuple(state_of(path) for path in files)))
 
 
@@ -229,9 +229,9 @@ def undo(project: Project) -> Edit:
         edits, tables = load_edits(project.dataset), _tables(project)
         if not edits:
             raise UserError(what="there is no edit to undo", where=project.name)
-        last = edits.pop()
+        last = _, clips = edits.pop()
         now = _places(tables)
-        changed = [clip for clip, (_, after) in last.clips.items() if plain(now.get(clip)) != plain(after)]
+        changed = [clip for clip, (_, after) in clips.items() if plain(now.get(clip)) != plain(after)]
         if changed:
             save_edits(project.dataset, edits)
             raise UserError(
@@ -239,10 +239,10 @@ def undo(project: Project) -> Edit:
                 where=project.name,
                 fix="edit the clip itself; undoing again takes back the edit before",
             )
-        leaving = {clip: now[clip] for clip, (before, _) in last.clips.items() if before is None}
+        leaving = {clip: now[clip] for clip, (before, _) in clips.items() if before is None}
         _require_others(project, tables, leaving)
         _keep_words(project, leaving)
-        _write_places(project, tables, {clip: before for clip, (before, _) in last.clips.items()})
+        _write_places(project, tables, {clip: before for clip, (before, _) in clips.items()})
         save_edits(project.dataset, edits)
         return last
 
@@ -255,11 +255,6 @@ def num_undoable(project: Project) -> int:
 def can_be_restored(clip: ClipReport) -> bool:
     """Whether nothing but a clip's row is missing, so that `restore` puts it back at once."""
     return clip.status == "dropped" and clip.reason == EXCLUDED.reason and bool(clip.clip)
-
-
-def can_be_undone(clip: ClipReport) -> bool:
-    """Whether anything but the transcript was changed by hand, so that it can be restored, at once or by a job."""
-    return clip.reason in BY_HAND or clip.accepted or bool(clip.made_from)
 
 
 def _require_others(project: Project, tables: Tables, clips: Iterable[str]) -> None:
@@ -291,18 +286,14 @@ def _places(tables: Tables) -> dict[str, Place]:
     return {row.audio: (split, row) for split, rows in tables.items() for row in rows}
 
 
-def _files(project: Project) -> dict[Split, Path]:
-    return {"train": project.train_csv, "eval": project.eval_csv}
-
-
 def _tables(project: Project) -> Tables:
-    return {split: _rows_of(path, state_of(path)) for split, path in _files(project).items()}
+    return {split: _rows_of(path, state_of(path)) for split, path in manifests(project).items()}
 
 
 def _change(project: Project, tables: Tables, wanted: Mapping[str, Place | None], *, kind: EditKind) -> None:
     """Give clips other rows, None to take them out, and remember how they were."""
     now = _places(tables)
-    done = Edit(kind=kind, clips={clip: (now.get(clip), place) for clip, place in wanted.items()})
+    done: Edit = kind, {clip: (now.get(clip), place) for clip, place in wanted.items()}
     _write_places(project, tables, wanted)
     save_edits(project.dataset, [*load_edits(project.dataset), done])
 
@@ -325,7 +316,7 @@ def _write_places(project: Project, tables: Tables, wanted: Mapping[str, Place |
 def _write(project: Project, split: Split, rows: list[Row]) -> None:
     """Replace a metadata file in one move."""
     clips = [Clip(audio=project.dataset / row.audio, text=row.text, speaker=row.speaker) for row in rows]
-    with replacing(_files(project)[split]) as temporary:
+    with replacing(manifests(project)[split]) as temporary:
         write_manifest(temporary, clips, folder=project.dataset)
 
 

@@ -14,9 +14,10 @@ from utils.dataset.clips.existing import read_existing
 from utils.dataset.edits import edit
 from utils.dataset.edits.edit import FixConfig, FixKind
 from utils.dataset.edits.recut import check_edges, check_is_one_piece, has_edges
+from utils.dataset.formats.faults import Fault
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.recording import Recording
-from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Fault, Report, Span, clock
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Span, clock
 from utils.errors import UserError
 from utils.project.paths import open_project
 

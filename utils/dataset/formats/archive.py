@@ -32,20 +32,10 @@ _SMALL = 10 * 2**20
 _KEPT_FREE = 2**30
 _BLOCK = 2**20
 _UTF8_FLAG = 0x800
-_CODE_PAGES = (
-    "cp866",
-    "cp1251",
-    "cp932",
-    "gbk",
-    "big5",
-    "cp949",
-    "cp850",
-    "cp852",
-    "cp1252",
-    "cp1250",
-    "cp1256",
-    "cp857",
-)
+_OLD_PAGE = "cp437"
+"""IBM's, which zipfile takes names for that do not say what they are in."""
+_PAGES = "cp866 cp1251 cp932 gbk big5 cp949 cp850 cp852 cp1252 cp1250 cp1256 cp857"
+_CODE_PAGES = _PAGES.split()
 """Of Russian, Japanese, Chinese, Korean and other systems, which write names without saying how."""
 _TABLE_BYTES = 64 * 2**20
 _BAD_CHARACTERS = re.compile(r'[<>:"|?*\x00-\x1f]')
@@ -129,7 +119,7 @@ def _names(archive: zipfile.ZipFile, notes: list[str], shown: str) -> dict[str, 
     def matching(page: str) -> int:
         """How many names stand in the tables; -1 where one cannot be in this code page."""
         try:
-            names = [unicodedata.normalize("NFC", _in_page(name, page)) for name in strange]
+            names = [unicodedata.normalize("NFC", name.encode(_OLD_PAGE).decode(page)) for name in strange]
         except UnicodeDecodeError:
             return -1
         text = unicodedata.normalize("NFC", "\n".join(content.decode(each, "replace") for each in ("utf-8", page)))
@@ -142,12 +132,7 @@ def _names(archive: zipfile.ZipFile, notes: list[str], shown: str) -> dict[str, 
         notes.append(f"{shown}: names such as {strange[0]!r} are not UTF-8; tried {tried}: none fits its tables")
         return found
     notes.append(f"{shown}: {len(strange)} names were read as {best}")
-    return found | {name: _in_page(name, best) for name in strange}
-
-
-def _in_page(name: str, page: str) -> str:
-    """A name that zipfile took for one of the old IBM code page, in another."""
-    return name.encode("cp437").decode(page)
+    return found | {name: name.encode(_OLD_PAGE).decode(best) for name in strange}
 
 
 def _check(path: Path, archive: zipfile.ZipFile, names: dict[str, str]) -> list[zipfile.ZipInfo]:

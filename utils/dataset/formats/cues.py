@@ -18,6 +18,7 @@ from typing import Any
 
 import pysubs2
 
+from utils.dataset.formats.faults import Fault
 from utils.dataset.formats.listing import Listing, composed
 from utils.dataset.formats.table import DEFAULT_SPEAKER, clean
 from utils.dataset.formats.textfile import read_text
@@ -32,13 +33,14 @@ _BLANK_LINES = re.compile(r"\n\n+")
 """WebVTT's rule: a line with a blank in it is part of its cue."""
 _WHISPER_COLUMNS = "start\tend\ttext\n"
 _NOT_CUES = re.compile(r"(?:NOTE|STYLE|REGION|WEBVTT)(?:\s|$)")
+_useless = partial(Fault, "bad times")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cue:
-    """A stretch of a recording and what is said in it."""
+    """A stretch of a recording and what is said in it: a subtitle's cue, or recognized words."""
 
-    place: str
+    place: str = ""
     """Where it stands, such as "cue 3"."""
     start_s: float = 0.0
     end_s: float = 0.0
@@ -46,8 +48,10 @@ class Cue:
     lines: tuple[str, ...] = ()
     """The same, as it is shown."""
     speaker: str = DEFAULT_SPEAKER
-    problem: str = ""
-    """What makes it useless; times that cannot be read are 0."""
+    fault: Fault | None = None
+    """Why it cannot be used, though its sound keeps its neighbors apart; times that cannot be read are 0."""
+    deviation: int = 0
+    """Letters recognized otherwise."""
 
 
 def parse_cues(content: str, kind: str) -> list[Cue]:
@@ -80,7 +84,7 @@ def _blocks(content: str) -> Iterator[Cue]:
         if at is None:
             if not _NOT_CUES.match(lines[0].lstrip("\ufeff")) and block.strip():
                 number += 1
-                yield Cue(place=f"cue {number}", text=_plain(block), problem="it has no timing line")
+                yield Cue(place=f"cue {number}", text=_plain(block), fault=_useless("it has no timing line"))
             continue
         # Some programs omit the empty line between cues.
         for part in _apart(lines):
@@ -104,7 +108,8 @@ def _cue(lines: list[str], place: str) -> Cue:
     text = "\n".join(lines[1:])
     times = _TIMES.match(lines[0])
     if times is None:
-        return Cue(place=place, text=_plain(text), problem=f"its times cannot be read: {lines[0].strip()[:80]!r}")
+        fault = _useless(f"its times cannot be read: {lines[0].strip()[:80]!r}")
+        return Cue(place=place, text=_plain(text), fault=fault)
     before, *voices = _VOICE.split(text)
     names = {clean(html.unescape(name)) for name in voices[::2]}
     is_mixed = len(names) > 1 or bool(voices and _plain(before))
@@ -116,7 +121,7 @@ def _cue(lines: list[str], place: str) -> Cue:
         text=_plain(spoken),
         lines=() if is_mixed else _lines(spoken),
         speaker=DEFAULT_SPEAKER if is_mixed else next(iter(names), "") or DEFAULT_SPEAKER,
-        problem=f"several voices share its times: {', '.join(sorted(names))}" if is_mixed else "",
+        fault=_useless(f"several voices share its times: {', '.join(sorted(names))}") if is_mixed else None,
     )
 
 
@@ -127,7 +132,8 @@ def _labels(content: str) -> Iterator[Cue]:
             continue
         found = _LABEL.match(line)
         if found is None:
-            yield Cue(place=f"line {number}", text=clean(line), problem="it does not have two times and a label")
+            fault = _useless("it does not have two times and a label")
+            yield Cue(place=f"line {number}", text=clean(line), fault=fault)
             continue
         start, end = (float(time.replace(",", ".")) for time in found.groups()[:2])
         yield Cue(place=f"line {number}", start_s=start, end_s=end, text=clean(found[3] or ""))
@@ -167,7 +173,7 @@ def _segments(content: str) -> Iterator[Cue]:
         try:
             yield replace(cue, start_s=float(segment["start"]), end_s=float(segment["end"]))
         except (KeyError, TypeError, ValueError) as error:
-            yield replace(cue, problem=f"its times cannot be read: {error}")
+            yield replace(cue, fault=_useless(f"its times cannot be read: {error}"))
 
 
 def _found_segments(content: str) -> list[dict[str, Any]]:
@@ -242,7 +248,7 @@ def spoken_once(cues: Sequence[Cue]) -> list[Cue]:
     are: people do say things twice. Where most cues last into the next, they end where that begins.
     """
     order = sorted(
-        (index for index, cue in enumerate(cues) if cue.text and not cue.problem), key=lambda i: cues[i].start_s
+        (index for index, cue in enumerate(cues) if cue.text and not cue.fault), key=lambda i: cues[i].start_s
     )
     pairs = [(a, b, _repeated(cues[a], cues[b])) for a, b in pairwise(order)]
     signs = sum(_is_sign(cues[a], cues[b], count) for a, b, count in pairs)
@@ -288,16 +294,15 @@ def without_descriptions(cues: Sequence[Cue]) -> tuple[list[Cue], list[str]]:
     That is what stands in brackets or between stars, note signs, dashes and `>>` before a speaker, and his name: in
     capitals, or one that begins several cues.
     """
-    labels = Counter(
-        label[1] for cue in cues for line in cue.lines if (label := _SPOKEN_BY.match(_CHANGE.sub("", _bare(line))))
-    )
+    spoken = (_CHANGE.sub("", _DESCRIPTION.sub("", line)) for cue in cues for line in cue.lines)
+    labels = Counter(label[1] for line in spoken if (label := _SPOKEN_BY.match(line)))
     removed: dict[str, None] = {}
     found = []
     for cue in cues:
         text = "\n".join(cue.lines)
         removed |= dict.fromkeys(map(clean, _DESCRIPTION.findall(text)))
         kept = []
-        for line in _bare(text).split("\n"):
+        for line in _DESCRIPTION.sub("", text).split("\n"):
             bare = _CHANGE.sub("", line)
             label = _SPOKEN_BY.match(bare)
             if label and (label[1].isupper() or labels[label[1]] > 1):
@@ -307,7 +312,3 @@ def without_descriptions(cues: Sequence[Cue]) -> tuple[list[Cue], list[str]]:
         lines = tuple(filter(None, kept))
         found.append(cue if lines == cue.lines else replace(cue, lines=lines, text=" ".join(lines)))
     return found, list(removed)
-
-
-def _bare(text: str) -> str:
-    return _DESCRIPTION.sub("", text)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from utils.dataset.formats.faults import Fault
 from utils.dataset.settings import PrepareConfig
-from utils.dataset.storage.report import ClipReport, Fault
+from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError, raise_problems
 from utils.options import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.project.advice import extend_command
@@ -101,10 +102,6 @@ class Checks:
             return self.tokenizer.normalize(text, self.language)
         except UserError:
             return text
-
-    def notes(self, text: str) -> tuple[str, ...]:
-        """What of a transcript without faults has no rule and is read literally or dropped."""
-        return self.tokenizer.notes(text, self.language)
 
     def length(self, num_samples: int) -> Fault | None:
         """What is wrong with a duration, in samples at 22 050 Hz."""

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ class FastSpeakerEncoder(nn.Module):
 
     def __init__(self, encoder: Any) -> None:
         super().__init__()
-        for block in (block for layer in _layers(encoder) for block in layer):
+        layers = encoder.layer1, encoder.layer2, encoder.layer3, encoder.layer4
+        for block in chain(*layers):
             block.conv2, block.bn2 = fuse_conv_bn_eval(block.conv2, block.bn2), nn.Identity()
             if block.downsample is not None:
                 block.downsample = fuse_conv_bn_eval(*block.downsample)
@@ -74,10 +76,6 @@ class FastSpeakerEncoder(nn.Module):
     def forward(self, wavs: Tensor) -> Tensor:
         """Embeddings of unit length, [B, E], of crops, [B, N]."""
         return torch.cat([self.encoder(part, l2_norm=True) for part in wavs.split(_CROPS_AT_ONCE)])
-
-
-def _layers(encoder: Any) -> tuple[Any, ...]:
-    return encoder.layer1, encoder.layer2, encoder.layer3, encoder.layer4
 
 
 class _MelSpectrogram(nn.Module):
@@ -204,11 +202,11 @@ def compared(
     found = []
     for number, clip in enumerate(clips, start=1):
         key = f"heard:{settings}:{clip.wav_hash}"
-        if clip.wav_hash and work.get(key) is None:
+        if clip.wav_hash and work.results.get(key) is None:
             work.put({key: transcriber.transcribe(load_audio(wav_of(clip), VAD_RATE)[0].numpy())})
             if number % _LOG_EVERY == 0 or number == len(clips):
                 log.info("transcripts compared with the speech: %d of %d clips", number, len(clips))
-        if (recognized := work.get(key)) is not None:
+        if (recognized := work.results.get(key)) is not None:
             cer = round(disagreement(clip.text, recognized, read), 4)
             clip = replace(clip, heard=recognized, measures=clip.measures | {"cer": cer})
         found.append(clip)

@@ -15,7 +15,7 @@ from utils.audio.voice_activity import VAD_RATE
 from utils.bases.base import TrainingDefaults
 from utils.console import take_output
 from utils.dataset.build import sound_settings
-from utils.dataset.clips.sound import ClipSound, SoundMaker, SoundTask
+from utils.dataset.clips.sound import ClipSound, SoundMaker
 from utils.dataset.quality.measures import flag_clips
 from utils.dataset.quality.scorers import Scorers
 from utils.dataset.settings import PrepareConfig
@@ -66,9 +66,9 @@ def check(*, recording: str, folder: str, text: str, language: str, transcriber:
         keep_after=TAIL_S,
     )
     settings = sound_settings(config, TrainingDefaults().max_audio_length)
-    task = SoundTask(item="sentence", spans=(Span(audio=recording),))
-    (made,) = SoundMaker(settings=settings, folder=Path(folder), scorers=Scorers()).make([task])
-    found = ClipSound(**made[task.item])
+    maker = SoundMaker(settings=settings, folder=Path(folder), scorers=Scorers())
+    (made,) = maker.make([("sentence", (Span(audio=recording),))])
+    found = ClipSound(**made["sentence"])
     seconds, recognized = found.num_samples / DATASET_RATE, ""
     if not found.wav_hash:
         lasts = "little speech" if found.is_silent else "too long" if seconds > 1 else "too short"

@@ -11,8 +11,9 @@ from dataclasses import replace
 from rapidfuzz.distance import Indel
 
 from utils.audio.recognizer import Word
-from utils.dataset.segmentation.cut import Cut, Unit, joined_text
-from utils.dataset.storage.report import Fault
+from utils.dataset.formats.cues import Cue
+from utils.dataset.formats.faults import Fault
+from utils.dataset.segmentation.cut import Cut, joined_text
 from utils.text.error_rate import letters
 
 MOST_DEVIATION = 0.34
@@ -26,17 +27,17 @@ _TOKEN = re.compile(
 _LONE = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
 
-def word_units(words: Sequence[Word]) -> list[Unit]:
+def word_units(words: Sequence[Word]) -> list[Cue]:
     """Recognized words as units; what the recognizer wrote without a space before belongs to the word before."""
-    units: list[Unit] = []
+    units: list[Cue] = []
     for word in words:
         text = word.text.strip()
         if units and word.text[:1] != " " and not _LONE.match(text[:1]) and word.start_s - units[-1].end_s < 0.5:
             units[-1] = replace(units[-1], text=units[-1].text + text, end_s=word.end_s)
         elif text:
-            units.append(Unit(start_s=word.start_s, end_s=word.end_s, text=text, place=f"word {len(units) + 1}"))
+            units.append(Cue(start_s=word.start_s, end_s=word.end_s, text=text, place=f"word {len(units) + 1}"))
     # A dash or a quote on its own says nothing, but stands in the text.
-    merged: list[Unit] = []
+    merged: list[Cue] = []
     for unit in units:
         if merged and not any(map(str.isalnum, unit.text)):
             merged[-1] = replace(merged[-1], text=f"{merged[-1].text} {unit.text}")
@@ -45,7 +46,7 @@ def word_units(words: Sequence[Word]) -> list[Unit]:
     return [unit for unit in merged if any(map(str.isalnum, unit.text))]
 
 
-def align(transcript: str, words: Sequence[Word]) -> list[Unit]:
+def align(transcript: str, words: Sequence[Word]) -> list[Cue]:
     """The words of a transcript with times, and passages that only one side has as faults.
 
     Args:
@@ -54,7 +55,7 @@ def align(transcript: str, words: Sequence[Word]) -> list[Unit]:
     """
     said = _tokens(transcript)
     recognized = [(piece, word) for word in words for piece, _ in _tokens(word.text)]
-    units: list[Unit] = []
+    units: list[Cue] = []
     for s0, s1, h0, h1, same in _blocks([key for key, _ in said], [key for key, _ in recognized]):
         before = units[-1].end_s if units else (recognized[h0 - 1][1].end_s if h0 else 0.0)
         if same:
@@ -127,15 +128,15 @@ def _blocks(said: list[str], recognized: list[str]) -> list[tuple[int, int, int,
     return found
 
 
-def _unit(said: Sequence[tuple[str, str]], index: int, start_s: float, end_s: float) -> Unit:
-    return Unit(start_s=start_s, end_s=max(end_s, start_s + 0.02), text=said[index][1], place=f"word {index + 1}")
+def _unit(said: Sequence[tuple[str, str]], index: int, start_s: float, end_s: float) -> Cue:
+    return Cue(start_s=start_s, end_s=max(end_s, start_s + 0.02), text=said[index][1], place=f"word {index + 1}")
 
 
-def _fault(text: str, start_s: float, end_s: float, detail: str) -> Unit:
-    return Unit(start_s=start_s, end_s=end_s, text=text, place="a passage", fault=Fault("text differs", detail))
+def _fault(text: str, start_s: float, end_s: float, detail: str) -> Cue:
+    return Cue(start_s=start_s, end_s=end_s, text=text, place="a passage", fault=Fault("text differs", detail))
 
 
-def _spread(said: Sequence[tuple[str, str]], s0: int, s1: int, times: tuple[float, float]) -> list[Unit]:
+def _spread(said: Sequence[tuple[str, str]], s0: int, s1: int, times: tuple[float, float]) -> list[Cue]:
     """Words over a stretch of time, by their letters."""
     letters = [max(1, len(key)) for key, _ in said[s0:s1]]
     start_s, end_s = times
@@ -147,9 +148,9 @@ def _spread(said: Sequence[tuple[str, str]], s0: int, s1: int, times: tuple[floa
     return units
 
 
-def _merged(units: list[Unit]) -> list[Unit]:
+def _merged(units: list[Cue]) -> list[Cue]:
     """Units of which one was spoken within another (a word of several tokens) as one."""
-    found: list[Unit] = []
+    found: list[Cue] = []
     for unit in units:
         last = found[-1] if found else None
         if last and not last.fault and not unit.fault and unit.start_s < last.end_s - 0.02:

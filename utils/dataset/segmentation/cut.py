@@ -1,6 +1,6 @@
 """Cut a long recording into clips at its pauses: cues are merged and split, and no cut lies inside a word.
 
-A unit has times and a text: a subtitle's cue, or a recognized word. The recording may be cut between two units if a
+A unit is a `Cue`: a subtitle's, or a recognized word. The recording may be cut between two units if a
 pause lies near their boundary; otherwise they stay together. Dynamic programming chooses the cheapest way to form clips
 of the requested lengths, preferring whole sentences and medium lengths.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from utils.audio.voice_activity import Pause
-from utils.dataset.formats.table import DEFAULT_SPEAKER
-from utils.dataset.storage.report import Fault
+from utils.dataset.formats.cues import Cue
+from utils.dataset.formats.faults import Fault
 from utils.text.split import PAUSES, SENTENCE_ENDS, SPACED_ENDS
 
 _OVERLAP_S = 0.3
@@ -45,22 +45,6 @@ class CutLengths:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unit:
-    """A stretch of a recording and what is said in it."""
-
-    start_s: float
-    end_s: float
-    text: str
-    speaker: str = DEFAULT_SPEAKER
-    place: str = ""
-    """Where it stands, such as "cue 3"."""
-    fault: Fault | None = None
-    """Why it cannot be used; its sound keeps its neighbors apart."""
-    deviation: int = 0
-    """Letters recognized otherwise."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Cut:
     """A clip to be, or units that cannot be one."""
 
@@ -68,20 +52,12 @@ class Cut:
     end_s: float
     text: str
     speaker: str
-    units: tuple[Unit, ...]
+    units: tuple[Cue, ...]
     """What it is made of; every unit is in exactly one cut."""
     fault: Fault | None = None
 
 
-@dataclass(frozen=True)
-class _Boundary:
-    """Between two units: where the one before may end and the one behind begin, None where it cannot be cut."""
-
-    end_s: float | None
-    start_s: float | None
-
-
-def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: float, limits: CutLengths) -> list[Cut]:
+def cut_units(units: Sequence[Cue], pauses: Sequence[Pause], *, duration_s: float, limits: CutLengths) -> list[Cut]:
     """Clips for units, in order of time.
 
     Args:
@@ -104,7 +80,7 @@ def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: flo
     return found
 
 
-def check_units(units: Sequence[Unit], duration_s: float) -> list[Unit]:
+def check_units(units: Sequence[Cue], duration_s: float) -> list[Cue]:
     """The units by time, each that cannot be right with what is wrong with it."""
     checked = []
     for unit in sorted(units, key=lambda unit: unit.start_s):
@@ -142,7 +118,7 @@ def ends_sentence(text: str) -> bool:
     return text.rstrip(_CLOSING + " ").endswith(tuple(SPACED_ENDS + SENTENCE_ENDS))
 
 
-def _impossible(unit: Unit, duration_s: float) -> Fault | None:
+def _impossible(unit: Cue, duration_s: float) -> Fault | None:
     if not unit.end_s > unit.start_s:  # also of times that are no numbers
         return Fault("bad times", f"it ends at {unit.end_s:.2f} s, before it begins at {unit.start_s:.2f} s")
     if unit.start_s < 0:
@@ -161,9 +137,9 @@ def _last(pauses: Sequence[Pause], duration_s: float) -> list[Pause]:
     return [Pause(duration_s, duration_s)]
 
 
-def _runs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+def _runs(units: Sequence[Cue]) -> Iterator[list[Cue]]:
     """Neighbors that may share a clip: one speaker, nothing unusable between them, no long gap."""
-    run: list[Unit] = []
+    run: list[Cue] = []
     for unit in units:
         if run and (
             unit.fault or run[-1].fault or unit.speaker != run[-1].speaker or unit.start_s - run[-1].end_s > _MOST_GAP_S
@@ -175,15 +151,16 @@ def _runs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
         yield run
 
 
-def _clips(run: list[Unit], pauses: Sequence[Pause], limits: CutLengths) -> list[Cut]:
-    boundaries = _boundaries(run, pauses, limits)
-    cuttable = [index for index, at in enumerate(boundaries) if at.end_s is not None or at.start_s is not None]
+def _clips(run: list[Cue], pauses: Sequence[Pause], limits: CutLengths) -> list[Cut]:
+    ends, starts = _edges(run, pauses, limits)
+    cuttable = [index for index, edges in enumerate(zip(ends, starts, strict=True)) if edges != (None, None)]
     # The outer edges count in any case, so that every unit comes out, if need be with a fault.
     points = sorted({0, len(run), *cuttable})
     costs, came_from = [0.0] + [math.inf] * (len(points) - 1), [0] * len(points)
     for stop in range(1, len(points)):
         for start in range(stop - 1, -1, -1):
-            cost = _cost(run[points[start] : points[stop]], boundaries[points[start]], boundaries[points[stop]], limits)
+            first, last = points[start], points[stop]
+            cost = _cost(run[first:last], starts[first], ends[last], limits)
             # A single piece is allowed whatever it costs; longer ones only within the limits.
             if cost >= _OUT_OF_LIMITS and start < stop - 1:
                 break
@@ -193,15 +170,15 @@ def _clips(run: list[Unit], pauses: Sequence[Pause], limits: CutLengths) -> list
     while stop > 0:
         start = came_from[stop]
         first, last = points[start], points[stop]
-        found.append(_clip(run[first:last], boundaries[first], boundaries[last], limits))
+        found.append(_clip(run[first:last], starts[first], ends[last], limits))
         stop = start
     return found[::-1]
 
 
-def _cost(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: CutLengths) -> float:
-    if begin.start_s is None or end.end_s is None:
+def _cost(units: Sequence[Cue], start_s: float | None, end_s: float | None, limits: CutLengths) -> float:
+    if start_s is None or end_s is None:
         return _OUT_OF_LIMITS
-    seconds = end.end_s - begin.start_s
+    seconds = end_s - start_s
     if seconds > limits.longest_s or seconds <= 0:
         return _OUT_OF_LIMITS
     best = (limits.shortest_s + limits.longest_s) / 2
@@ -211,12 +188,12 @@ def _cost(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: CutLe
     return cost if ends_sentence(units[-1].text) else cost + _NO_SENTENCE_END
 
 
-def _clip(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: CutLengths) -> Cut:
-    start_s = units[0].start_s if begin.start_s is None else begin.start_s
-    end_s = max(unit.end_s for unit in units) if end.end_s is None else end.end_s
+def _clip(units: Sequence[Cue], begin_s: float | None, stop_s: float | None, limits: CutLengths) -> Cut:
+    start_s = units[0].start_s if begin_s is None else begin_s
+    end_s = max(unit.end_s for unit in units) if stop_s is None else stop_s
     fault = None
-    if begin.start_s is None or end.end_s is None or end_s <= start_s:
-        side = "before it" if begin.start_s is None else "after it"
+    if begin_s is None or stop_s is None or end_s <= start_s:
+        side = "before it" if begin_s is None else "after it"
         fault = Fault("no pause", f"there is no pause {side} within {limits.reach_s} s: a cut would split a word")
     elif end_s - start_s > limits.longest_s:
         detail = f"{end_s - start_s:.1f} s without a pause between words; the limit is {limits.longest_s} s"
@@ -227,7 +204,7 @@ def _clip(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: CutLe
     return _cut(units, start_s, end_s, fault)
 
 
-def _cut(units: Sequence[Unit], start_s: float, end_s: float, fault: Fault | None) -> Cut:
+def _cut(units: Sequence[Cue], start_s: float, end_s: float, fault: Fault | None) -> Cut:
     return Cut(
         start_s=max(0.0, round(start_s, 3)),
         end_s=max(0.0, round(end_s, 3)),
@@ -238,10 +215,16 @@ def _cut(units: Sequence[Unit], start_s: float, end_s: float, fault: Fault | Non
     )
 
 
-def _boundaries(run: Sequence[Unit], pauses: Sequence[Pause], limits: CutLengths) -> list[_Boundary]:
-    """Before the first unit, between each two, after the last: len(run) + 1."""
-    found = [_Boundary(None, _begin(_near(pauses, run[0].start_s, run[0].start_s, limits), limits))]
-    latest = found[0].start_s or 0.0
+def _edges(
+    run: Sequence[Cue], pauses: Sequence[Pause], limits: CutLengths
+) -> tuple[list[float | None], list[float | None]]:
+    """Where a unit may end and the next one begin, None where it cannot be cut.
+
+    Before the first unit, between each two, after the last: len(run) + 1.
+    """
+    ends: list[float | None] = [None]
+    starts = [_begin(_near(pauses, run[0].start_s, run[0].start_s, limits), limits)]
+    latest = starts[0] or 0.0
     for before, after in pairwise(run):
         first, last = sorted((before.end_s, after.start_s))
         if last - first > 2 * limits.reach_s:
@@ -249,14 +232,15 @@ def _boundaries(run: Sequence[Unit], pauses: Sequence[Pause], limits: CutLengths
             end, start = _near(pauses, first, first, limits), _near(pauses, last, last, limits)
         else:
             end = start = _near(pauses, first, last, limits)
-        boundary = _Boundary(_end(end, limits), _begin(start, limits))
-        if boundary.end_s is None or boundary.start_s is None or boundary.end_s <= latest + 0.1:
-            boundary = _Boundary(None, None)
+        end_s, start_s = _end(end, limits), _begin(start, limits)
+        if end_s is None or start_s is None or end_s <= latest + 0.1:
+            end_s = start_s = None
         else:
-            latest = boundary.start_s or latest
-        found.append(boundary)
+            latest = start_s or latest
+        ends.append(end_s)
+        starts.append(start_s)
     stop = max(unit.end_s for unit in run)
-    return [*found, _Boundary(_end(_near(pauses, stop, stop, limits), limits), None)]
+    return [*ends, _end(_near(pauses, stop, stop, limits), limits)], [*starts, None]
 
 
 def _near(pauses: Sequence[Pause], first_s: float, last_s: float, limits: CutLengths) -> Pause | None:
@@ -281,7 +265,7 @@ def _end(pause: Pause | None, limits: CutLengths) -> float | None:
     return None if pause is None else min(pause.middle_s, pause.start_s + limits.padding_s)
 
 
-def _parts(unit: Unit, pauses: Sequence[Pause], limits: CutLengths) -> list[Unit]:
+def _parts(unit: Cue, pauses: Sequence[Pause], limits: CutLengths) -> list[Cue]:
     """A cue that is too long for a clip, split where its text and the recording both pause; else as it is.
 
     A pause's position in the text follows from how much of the speech lies before it. That is an estimate, so a mark
@@ -309,7 +293,7 @@ def _parts(unit: Unit, pauses: Sequence[Pause], limits: CutLengths) -> list[Unit
     return [replace(piece, place=f"{unit.place}, part {number}") for number, piece in enumerate(pieces, start=1)]
 
 
-def _pause_at(unit: Unit, inner: Sequence[Pause], long: Sequence[Pause], share: float) -> Pause | None:
+def _pause_at(unit: Cue, inner: Sequence[Pause], long: Sequence[Pause], share: float) -> Pause | None:
     """The one pause that this share of a unit's speech lies before; None when none or several could be meant."""
     speech_s = unit.end_s - unit.start_s - sum(pause.seconds for pause in inner)
     away = []

@@ -34,9 +34,9 @@ from utils.audio.voice_activity import (
     stream_levels,
 )
 from utils.dataset.formats.cues import Cue
+from utils.dataset.formats.faults import Fault
 from utils.dataset.segmentation.align import align, with_deviations, word_units
-from utils.dataset.segmentation.cut import Cut, CutLengths, Unit, cut_units
-from utils.dataset.storage.report import Fault
+from utils.dataset.segmentation.cut import Cut, CutLengths, cut_units
 from utils.errors import UserError
 from utils.files import parsed_lines, write_atomic
 
@@ -152,6 +152,8 @@ class LongAudio:
     """Transcribes recordings without times; None leaves them untranscribed."""
     language: str = ""
     """Recordings in which the recognizer detects mostly another one are reported; empty takes any."""
+    asked: dict[Path, bool] | None = None
+    """Gets which recordings would be taken apart, instead of that, and whether by their words."""
 
     def by_cues(self, audio: Path, cues: Sequence[Cue]) -> list[Cut]:
         """Clips of a recording with subtitles or labels.
@@ -159,19 +161,11 @@ class LongAudio:
         Raises:
             UserError: the recording cannot be read.
         """
+        if self.asked is not None:
+            self.asked.setdefault(audio, False)
+            return []
         pauses, duration_s = self._pauses(audio)
-        units = [
-            Unit(
-                start_s=cue.start_s,
-                end_s=cue.end_s,
-                text=cue.text,
-                speaker=cue.speaker,
-                place=cue.place,
-                fault=Fault("bad times", cue.problem) if cue.problem else None,
-            )
-            for cue in cues
-        ]
-        return cut_units(units, pauses, duration_s=duration_s, limits=self.limits)
+        return cut_units(cues, pauses, duration_s=duration_s, limits=self.limits)
 
     def by_words(self, audio: Path, transcript: str | None = None) -> list[Cut]:
         """Clips of a recording that is transcribed; the text is the transcript's where there is one.
@@ -179,6 +173,9 @@ class LongAudio:
         Raises:
             UserError: the recording cannot be read, or the recognizer is not there.
         """
+        if self.asked is not None:
+            self.asked[audio] = True
+            return []
         assert self.transcriber is not None
         pauses, duration_s = self._pauses(audio)
         name = self._name("words", audio, asdict(self.transcriber.settings))
@@ -186,7 +183,7 @@ class LongAudio:
         limits = replace(self.limits, reach_s=min(_WORD_REACH_S, self.limits.reach_s))
         fault = self._strange(languages) or (Fault("silent", "Whisper found no speech") if not words else None)
         if fault is not None:
-            whole = Unit(start_s=0.0, end_s=duration_s, text=transcript or "", place="the recording", fault=fault)
+            whole = Cue(start_s=0.0, end_s=duration_s, text=transcript or "", place="the recording", fault=fault)
             return cut_units([whole], pauses, duration_s=duration_s, limits=limits)
         if transcript is None:
             return cut_units(word_units(words), pauses, duration_s=duration_s, limits=limits)

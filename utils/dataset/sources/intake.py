@@ -4,8 +4,7 @@ import re
 import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from utils.audio.container import has_sound
@@ -33,25 +32,6 @@ _UNSAFE = re.compile(r"[^\w .()+,'-]")
 _TABLE_STEMS = ("metadata", "train", "eval", "transcript", "transcripts")
 
 
-@dataclass(frozen=True, kw_only=True)
-class UploadedFile:
-    """One file of a project's uploads."""
-
-    path: Path
-    num_bytes: int
-
-    @property
-    def name(self) -> str:
-        """Its name; each is there once, whatever the folder."""
-        return self.path.name
-
-    @property
-    def kind(self) -> str:
-        """What the page counts it as; any other ending is a recording's, known by its content."""
-        suffix = self.path.suffix.lower()
-        return next((kind for kind, suffixes in KINDS.items() if suffix in suffixes), "recordings")
-
-
 def uploads_folder(project: Project) -> Path:
     """Where a project's uploaded recordings, transcripts and tables lie; it need not exist."""
     return project.folder / UPLOADS_FOLDER / "dataset"
@@ -62,9 +42,10 @@ def archives_folder(project: Project) -> Path:
     return project.folder / UPLOADS_FOLDER / "archives"
 
 
-def count_kinds(files: Sequence[UploadedFile]) -> list[int]:
-    """How many files there are of each of `KINDS`."""
-    counts = Counter(file.kind for file in files)
+def count_kinds(files: Iterable[Path]) -> list[int]:
+    """How many files there are of each of `KINDS`; any other ending is a recording's, known by its content."""
+    kinds = {suffix: kind for kind, suffixes in KINDS.items() for suffix in suffixes}
+    counts = Counter(kinds.get(path.suffix.lower(), "recordings") for path in files)
     return [counts[kind] for kind in KINDS]
 
 
@@ -116,13 +97,11 @@ def to_be_replaced(project: Project, files: Sequence[Path]) -> list[str]:
     return [place.name for place in places if place.is_file()]
 
 
-def uploaded_files(project: Project) -> list[UploadedFile]:
-    """What was uploaded so far, by name."""
+def uploaded_files(project: Project) -> dict[Path, int]:
+    """What was uploaded so far with its bytes, by name; each name is there once, whatever the folder."""
     folders = [place for place in (uploads_folder(project), archives_folder(project)) if place.is_dir()]
     files = [path for place in folders for path in place.rglob("*") if path.is_file()]
-    return sorted(
-        (UploadedFile(path=path, num_bytes=path.stat().st_size) for path in files), key=lambda file: file.name
-    )
+    return {path: path.stat().st_size for path in sorted(files, key=lambda path: path.name)}
 
 
 @disk_errors()
@@ -166,14 +145,14 @@ def remove_uploads(project: Project, names: Sequence[str] | None = None) -> int:
     files = uploaded_files(project)
     if names is not None:
         wanted = set(names)
-        chosen = [file for file in files if file.name in wanted]
-        for file in chosen:
-            file.path.unlink(missing_ok=True)
-        return sum(file.num_bytes for file in chosen)
+        files = {path: size for path, size in files.items() if path.name in wanted}
+        for path in files:
+            path.unlink(missing_ok=True)
+        return sum(files.values())
     for folder in (uploads_folder(project), archives_folder(project)):
         if folder.is_dir():
             shutil.rmtree(folder)
-    return sum(file.num_bytes for file in files)
+    return sum(files.values())
 
 
 def safe_name(name: str) -> str:

@@ -19,6 +19,7 @@ from utils.dataset.formats.cues import (
     spoken_once,
     without_descriptions,
 )
+from utils.dataset.formats.faults import Fault
 from utils.dataset.formats.listing import SOUND, Listing, kind_of, real_path
 from utils.dataset.formats.locate import (
     by_name,
@@ -35,7 +36,6 @@ from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
 from utils.dataset.sources.recording import ReadOptions, Recording, outside, read_rows
-from utils.dataset.storage.report import Fault, Ignored
 from utils.errors import UserError
 
 _TABLE_NAMES = ("metadata.csv", "metadata.jsonl")
@@ -138,9 +138,10 @@ def _folder(folder: Path, reading: ReadOptions) -> list[Recording]:
     refused: dict[Path, UserError] = {}
     tables = []
     for path in tables_in(folder, reading.files):
-        reason = left_out(path, set(reading.files.names(str(path.parent))))
-        tables += [] if reason else [path]
-        reading.ignored.extend([Ignored(printable(path), reason)] if reason else [])
+        if reason := left_out(path, set(reading.files.names(str(path.parent)))):
+            reading.ignored[printable(path)] = reason
+        else:
+            tables.append(path)
     # Those called metadata first: of two rows for one recording the first counts.
     for table in sorted(tables, key=lambda path: (path.name.lower() not in _TABLE_NAMES, path)):
         try:
@@ -188,7 +189,7 @@ def _unnamed(
     ignored = [(path, kind) for path, kind in kinds.items() if kind != SOUND]
     ignored += [(path, "the language of a prepared dataset") for path in languages]
     ignored += [(path, "not a regular file") for path in others if path.exists()]
-    reading.ignored.extend(Ignored(printable(path), kind) for path, kind in ignored)
+    reading.ignored.update({printable(path): kind for path, kind in ignored})
     found = [
         recording
         for path in audio

@@ -9,6 +9,7 @@ from pathlib import Path
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.dataset.formats.audio_names import find_audio, tried
 from utils.dataset.formats.code_pages import guess_encoding
+from utils.dataset.formats.faults import Fault
 from utils.dataset.formats.listing import Listing, real_path
 from utils.dataset.formats.locate import is_inside, renamed
 from utils.dataset.formats.readers import TABLES
@@ -16,7 +17,7 @@ from utils.dataset.formats.table import DEFAULT_SPEAKER, Row
 from utils.dataset.segmentation.cut import CutLengths
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.settings import PrepareConfig
-from utils.dataset.storage.report import Fault, Ignored, Span
+from utils.dataset.storage.report import Span
 from utils.text.languages import plain_code
 
 
@@ -71,8 +72,8 @@ class ReadOptions:
     """What lies in the folders of one input."""
     notes: list[str] = field(default_factory=list)
     """What was read otherwise than written, each thing once."""
-    ignored: list[Ignored] = field(default_factory=list)
-    """Files that are no part of the dataset."""
+    ignored: dict[str, str] = field(default_factory=dict)
+    """Files that are no part of the dataset, by path; see `Report.ignored`."""
 
     @classmethod
     def of(cls, config: PrepareConfig, kept: Path) -> "ReadOptions":

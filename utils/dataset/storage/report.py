@@ -8,46 +8,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, NamedTuple, Self
 
+from utils.dataset.formats.faults import Fault, Reason
 from utils.errors import UserError
 from utils.options import DATASET_RATE
+from utils.project.paths import Project
 from utils.text.unknown import UnknownCharacter, count_unknown
 
 Status = Literal["used", "dropped"]
 Split = Literal["train", "eval"]
-Reason = Literal[
-    "missing file",
-    "outside the folder",
-    "no transcript",
-    "no recording",
-    "unreadable audio",
-    "silent",
-    "too short",
-    "too long",
-    "empty text",
-    "text too long",
-    "unreadable text",
-    "unknown characters",
-    "duplicate audio",
-    "unreadable input",
-    "unreadable row",
-    "bad times",
-    "no pause",
-    "text differs",
-    "other language",
-    "excluded",
-    "replaced",
-    "flagged",
-]
 _SHOWN = 20
 """Dropped clips that the table names one by one; report.json names all."""
-
-
-class Fault(NamedTuple):
-    """Why a clip cannot be used."""
-
-    reason: Reason
-    detail: str
-    """One sentence with the offending value and the limit."""
 
 
 EXCLUDED = Fault("excluded", "excluded by hand; restore the clip to use it")
@@ -66,15 +36,6 @@ class Span:
     """Where it begins, in seconds."""
     end_s: float | None = None
     """Where it ends, in seconds; None is the end of the file."""
-
-
-class Ignored(NamedTuple):
-    """A file of the input that is no part of the dataset."""
-
-    file: str
-    """Absolute path."""
-    kind: str
-    """What it is: image, text, ... or why it is not read."""
 
 
 class Flag(NamedTuple):
@@ -205,8 +166,8 @@ class Report:
     """The split of every sound the dataset ever used, by audio hash: one that comes back goes where it was."""
     notes: list[str] = field(default_factory=list)
     """What the last preparation read otherwise than written."""
-    ignored: list[Ignored] = field(default_factory=list)
-    """Files of its input that are no part of the dataset."""
+    ignored: dict[str, str] = field(default_factory=dict)
+    """Files of its input that are no part of the dataset: image, text, ... or why it is not read, by absolute path."""
 
     @property
     def used(self) -> list[ClipReport]:
@@ -264,7 +225,10 @@ class Report:
         # Not asdict, which copies all that is in them.
         clips = [vars(clip) | {"seconds": round(clip.seconds, 3)} for clip in self.clips]
         content = {"totals": self.totals, "settings": self.settings, "clips": clips, "splits": self.splits}
-        content |= {"notes": self.notes, "ignored": [found._asdict() for found in self.ignored]}
+        content |= {
+            "notes": self.notes,
+            "ignored": [{"file": file, "kind": kind} for file, kind in self.ignored.items()],
+        }
         # A clip a line: json indents in Python, which takes five times as long.
         encode = json.JSONEncoder(ensure_ascii=False, default=vars).encode
         lines = ",\n".join(map(encode, clips))
@@ -296,7 +260,7 @@ class Report:
                 unchanged=totals["unchanged"],
                 splits=content["splits"],
                 notes=content.get("notes", []),
-                ignored=[Ignored(**found) for found in content.get("ignored", [])],
+                ignored={found["file"]: found["kind"] for found in content.get("ignored", [])},
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
@@ -315,7 +279,7 @@ class Report:
             (no_rule, self.noted, _WHY, lambda c: (c.name, "; ".join(c.notes))),
             ("unsupported characters", unknown, ("character", "count and fix"), lambda u: (u.title, u.advice)),
             (as_read, self.notes, ("note",), lambda note: (note,)),
-            ("ignored", self.ignored, ("file", "kind"), tuple),
+            ("ignored", list(self.ignored.items()), ("file", "kind"), tuple),
             ("dropped", self.dropped, _WHY, lambda c: (c.name, f"{c.reason}: {c.detail}")),
         )
 
@@ -344,6 +308,11 @@ class Report:
             if len(found) > _SHOWN:
                 lines.append(f"  and {len(found) - _SHOWN} more, all in report.json")
         return "\n".join(lines)
+
+
+def manifests(project: Project) -> dict[Split, Path]:
+    """The metadata files of a project's dataset."""
+    return {"train": project.train_csv, "eval": project.eval_csv}
 
 
 def as_edited(clips: Sequence[ClipReport], rows: Mapping[str, tuple[Split, str, str]]) -> list[ClipReport]:

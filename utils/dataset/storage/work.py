@@ -50,17 +50,18 @@ class Work:
             # What a kill left half written.
             torn.unlink(missing_ok=True)
         self._log = self.folder / "log.jsonl"
-        self._results: dict[str, Any] = {}
+        self.results: dict[str, Any] = {}
+        """By the keys that they are kept under; see `put`."""
         lines = 0
         try:
             for key, value in parsed_lines(self._log, itemgetter("key", "value")):
-                self._results[key] = value
+                self.results[key] = value
                 lines += 1
         except OSError as error:
             what = f"the cache of earlier work cannot be read: {error.strerror}"
             raise UserError(what=what, where=str(self._log)) from error
-        if lines > _GARBAGE * len(self._results) + 1_000:
-            content = "".join(_line(key, value) for key, value in self._results.items())
+        if lines > _GARBAGE * len(self.results) + 1_000:
+            content = "".join(_line(key, value) for key, value in self.results.items())
             write_atomic(self._log, content)
         self._file = self._log.open("a", encoding="utf-8")
         # Closes a line that a kill left torn.
@@ -77,17 +78,13 @@ class Work:
             # finished are still there, and the next run resumes from them.
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def get(self, key: str) -> Any:
-        """The result kept under a key, or None."""
-        return self._results.get(key)
-
     def put(self, results: dict[str, Any]) -> None:
         """Keep results; once this returns, a killed process has not lost them.
 
         Raises:
             OSError: the disk is full or not writable.
         """
-        self._results |= results
+        self.results |= results
         self._file.write("".join(_line(key, value) for key, value in results.items()))
         self._file.flush()
 
@@ -102,7 +99,7 @@ class Work:
             OSError: it cannot be read.
         """
         seen = stamp(path)
-        kept = self.get(f"file:{path}")
+        kept = self.results.get(f"file:{path}")
         if kept and kept[:-1] == seen:
             return str(kept[-1])
         now = now_ns(self._log)
