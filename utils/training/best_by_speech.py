@@ -9,13 +9,12 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
 from utils.jobs.measuring import COMMAND, measure_speech, skipped
-from utils.runs.layout import CheckpointFolder, checkpoints_of
+from utils.runs.layout import checkpoints_of
 from utils.runs.log import number_of, read_events
 from utils.training.checkpointing import Services
 from utils.training.data.load import TrainingData
@@ -44,7 +43,11 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
     if config.best_by != "speech" or not services.is_writer:
         return
     budget_s, begun = min(SHARE * trained_s, LONGEST_S), time.monotonic()
-    candidates, clips = _candidates(folder), _clips(services, data)
+    # The best by loss, the last, and older ones that were kept, the newest first; each step once.
+    found = [one for one in reversed(checkpoints_of(folder)) if one.is_complete]
+    candidates = [one for one in found if one.is_best]
+    candidates += [one for one in found if one.step not in {best.step for best in candidates}]
+    clips = _clips(services, data)
     why_not = {
         "the base does not speak": not services.plan.base.can_speak,
         "there is one checkpoint only": len(candidates) < 2,
@@ -99,14 +102,6 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
         )
         return
     services.log.write("checkpoint", step=chosen.step, path=str(path), what="best")
-
-
-def _candidates(run: Path) -> list[CheckpointFolder]:
-    """The best by loss, the last, and older ones that were kept, the newest first; each step once."""
-    found = [one for one in reversed(checkpoints_of(run)) if one.is_complete]
-    best = next((one for one in found if one.is_best), None)
-    rest = [one for one in found if not one.is_best and (best is None or one.step != best.step)]
-    return ([best] if best else []) + rest
 
 
 def _clips(services: Services, data: TrainingData) -> list[dict[str, Any]]:

@@ -12,13 +12,13 @@ from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.files import replacing, write_atomic
+from utils.files import replacing, share_file, write_atomic
 from utils.jobs.child import register
 from utils.model.weights import write_pickle
 from utils.options import DATASET_RATE
 from utils.project.paths import new_run_id
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
-from utils.training.data.base import keep_start
+from utils.training.data.base import START_FILE, TrainedBase
 from utils.training.data.load import TrainingData
 from utils.training.distributed import is_restart
 from utils.training.plan import Resumed, RunPlan, portable
@@ -70,8 +70,9 @@ def make_folder(plan: RunPlan, data: TrainingData, accelerator: Accelerator) -> 
             if not plan.resumed:
                 shutil.rmtree(folder)  # it was made for nothing
             raise
-        if not plan.resumed:
-            keep_start(folder, plan.config, plan.base)
+        if not plan.resumed and plan.config.lora_rank and isinstance(plan.base, TrainedBase):
+            # Its checkpoints will hold additions to just these weights.
+            share_file(plan.base.gpt, folder / START_FILE)
     accelerator.wait_for_everyone()
     return folder
 

@@ -183,12 +183,7 @@ class Trainer:
         self.clock.begin("optimizer")
         self.scaler.unscale_(self.optimizer)
         gradients = [parameter.grad for parameter in self._learned if parameter.grad is not None]
-        norms: list[Tensor] = []
-        # All of a data type in one launch; the norm is a float32 scalar, whatever theirs are.
-        for dtype in {gradient.dtype for gradient in gradients}:
-            of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
-            norms += torch._foreach_norm(of_type, 2, torch.float32)
-        norm = torch.linalg.vector_norm(torch.stack(norms))
+        norm = torch.nn.utils.get_total_norm(gradients)
         # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run. Several
         # processes wait for each other as well, when they sum their counts.
         *sums, grad_norm = torch.cat([loss_sums, norm.reshape(1)]).tolist()
@@ -247,7 +242,7 @@ class Trainer:
     def _summed(self, *numbers: float) -> list[float]:
         """Each number summed over all processes; the device of a single one is not asked, nor waited for."""
         if self.accelerator.num_processes == 1:
-            return [float(number) for number in numbers]
+            return list(map(float, numbers))
         tensor = torch.tensor(numbers, dtype=torch.float32, device=self.device)
         return list(self.accelerator.reduce(tensor, reduction="sum").tolist())
 

@@ -17,7 +17,6 @@ from utils.bases.find import find_base, run_base
 from utils.bases.grow import grow_base
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.files import share_file
 from utils.model.weights import GPT_PREFIX, State, read_weights
 from utils.options import LORA_RANK
 from utils.project.paths import Project
@@ -84,18 +83,6 @@ def starting_base(config: TrainConfig, project: Project, resumed: Path | None = 
     return run_base(resumed, find_base(ref.name) if ref.kind == "base" and not is_elsewhere else None)
 
 
-def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:
-    """Keep what a new run with LoRA started from: its checkpoints hold additions to just these weights.
-
-    Args:
-        folder: the new run's.
-        config: its settings.
-        base: what it starts from; the file is shared with its checkpoint where the disk allows that.
-    """
-    if isinstance(base, TrainedBase) and config.lora_rank:
-        share_file(base.gpt, folder / START_FILE)
-
-
 def language_base(config: TrainConfig, project: Project, base: Base) -> Base:
     """`base` itself, or a copy of it in the project's dataset folder that reads Amharic in its Latin form.
 
@@ -110,7 +97,24 @@ def language_base(config: TrainConfig, project: Project, base: Base) -> Base:
         UserError: as `needs_latin`, or a copy that was made before is damaged.
     """
     language = config.language or project.language()
-    return _latin_copy(project, base) if needs_latin(base, language, use_amharic_g2p=config.use_amharic_g2p) else base
+    if not needs_latin(base, language, use_amharic_g2p=config.use_amharic_g2p):
+        return base
+    extension = latin_extension(base.vocab)
+    # Letters count as well: a copy that was made with the token alone cannot spell the texts.
+    sizes = (f"{file.st_size} {file.st_mtime_ns}" for file in map(Path.stat, base.weight_files))
+    facts = " ".join([str(base.folder.absolute()), *sizes, *extension.added])
+    folder = project.dataset / f"base-amh-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+    if not (folder / "about.json").is_file():
+        tokens = [language_token(AMHARIC), *extension.added]
+        log.info("a copy of the base with tokens for Amharic (%s): %s", " ".join(tokens), folder)
+        about = {"name": f"{base.name}-{AMHARIC}", "language": AMHARIC, "amharic_g2p": True, ADDED: tokens}
+        try:
+            grow_base(base, extension.content, extension.pieces, folder, about)
+        except (OSError, UserError):
+            # Another process of the same run may have made it first: then it is as good.
+            if not (folder / "about.json").is_file():
+                raise
+    return find_base(str(folder))
 
 
 def what_was_added(chosen: Base, base: Base) -> str | None:
@@ -170,23 +174,3 @@ def other_languages(config: TrainConfig, base: Base, kept: Iterable[KeptLanguage
         f"weights on {'one' if len(own) == 1 else 'these'} may cost it the others: --lora-rank {LORA_RANK} changes "
         "fewer weights, --keep-languages FOLDER mixes in clips of others"
     )
-
-
-def _latin_copy(project: Project, base: Base) -> Base:
-    extension = latin_extension(base.vocab)
-    files = (file.stat() for file in base.weight_files)
-    # Letters count as well: a copy that was made with the token alone cannot spell the texts.
-    sizes = (f"{file.st_size} {file.st_mtime_ns}" for file in files)
-    facts = " ".join([str(base.folder.absolute()), *sizes, *extension.added])
-    folder = project.dataset / f"base-amh-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
-    if not (folder / "about.json").is_file():
-        tokens = [language_token(AMHARIC), *extension.added]
-        log.info("a copy of the base with tokens for Amharic (%s): %s", " ".join(tokens), folder)
-        about = {"name": f"{base.name}-{AMHARIC}", "language": AMHARIC, "amharic_g2p": True, ADDED: tokens}
-        try:
-            grow_base(base, extension.content, extension.pieces, folder, about)
-        except (OSError, UserError):
-            # Another process of the same run may have made it first: then it is as good.
-            if not (folder / "about.json").is_file():
-                raise
-    return find_base(str(folder))
