@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 
 from utils.errors import UserError
 from utils.server.access import KEY, KEY_FILE, find_keys, is_valid
-from utils.server.api import SpeechApi
+from utils.server.api import SpeechApi, as_request_error
 from utils.server.application import create_application
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
@@ -28,6 +28,16 @@ def test_without_keys_everything_is_answered(tmp_path):
     asked = client(tmp_path)
     assert asked.get("/v1/models").status_code == asked.head("/v1/models").status_code == 200
     assert asked.head("/v1/audio/speech").status_code == 405
+
+
+def test_an_unknown_address_is_named_as_it_was_asked_for(tmp_path):
+    """Of what the engine says folders of this computer are shortened; what a client wrote is its own."""
+    for path in (f"{tmp_path}/no-such-page", f"/{300 * 'a'}/b"):
+        response = client(tmp_path).get(path)
+        assert (response.status_code, code(response)) == (404, "unknown_url")
+        assert path in response.json()["error"]["message"]
+        told = as_request_error(UserError(what=f"damaged: {path}"))
+        assert (path in told.what) is not path.startswith(str(tmp_path))
 
 
 def test_with_keys_a_request_must_bring_one(tmp_path):

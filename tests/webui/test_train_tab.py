@@ -108,21 +108,22 @@ def test_a_main_setting_is_explained_where_it_is_written_in_and_nothing_moves(pa
     batch_size, help = page.locator("#set-batch-size input"), page.locator("#set-batch-size .info-text")
     below = page.locator("#recommend")
     expect(below).to_be_visible()
-    expect(help).to_be_hidden()
+    expect(help).to_have_css("clip-path", "inset(50%)")
     place = below.bounding_box()
     batch_size.click()
+    expect(help).to_have_css("clip-path", "none")
     expect(help).to_be_in_viewport()
     assert below.bounding_box() == place
     page.mouse.move(0, 0)
     batch_size.blur()
-    expect(help).to_be_hidden()
+    expect(help).to_have_css("clip-path", "inset(50%)")
 
 
 @pytest.mark.browser
 @pytest.mark.programs
 def test_changed_settings_are_marked_with_who_set_them_and_their_default(page: Page) -> None:
     fold = page.locator("#all-settings > button.label-wrap")
-    expect(fold.locator("span").first).to_have_attribute("data-changed", " · 1 changed")
+    expect(fold.locator("span").first).to_have_attribute("data-changed", " · 1 not at their default")
     fold.click()
     mark = page.locator("#set-seed .setting-mark")
     expect(mark).to_have_text("from the latest run · default: 1")

@@ -164,7 +164,10 @@ def test_a_run_tells_how_far_it_is_and_how_it_ended(tmp_path):
     words = "step 5 of 20 · epoch 2 of 4 · best evaluation loss 4.200 · 3 min 20 s elapsed · 1 min 15 s left"
     assert words in shown
     assert re.search(r"· 1 min \d\d s elapsed", run.progress(replace(job(tmp_path), started=time.time() - 65), done))
-    assert "elapsed" not in run.progress(replace(job(tmp_path), started=None), done)
+    resumed, lost = {"started": 100.0, "events_offset": 9}, {"started": 100.0, "state": "lost"}
+    for facts in ({"started": None}, resumed, lost):
+        assert "elapsed" not in run.progress(replace(job(tmp_path), **facts), done)
+    assert "· 0 s elapsed" in run.progress(replace(job(tmp_path), started=time.time() + 60), done)
     failed = run.progress(job(tmp_path, state="failed", message=f"the disk is full\n{EVIL}"), None)
     assert "the disk is full" in failed
     assert "<img" not in failed
@@ -176,11 +179,13 @@ def test_the_time_of_a_step_is_one_bar_of_phases(tmp_path):
         {"phases": {"forward": 4, "logging": 0.01}},
         {},
     ]
+    assert "download" not in run.details(tmp_path, None, steps)
+    (tmp_path / "config.yaml").touch()
     shown = run.details(tmp_path, None, steps)
     assert "4.00 s · waiting for data: 6% · forward: 62% · backward: 31%" in shown and "logging: 0%" in shown
     assert shown.count('class="piece phase-') == 4
     assert text.TIME_BY_PHASE not in run.details(tmp_path, None, [{"phases": "none"}, {"step": 1}])
-    assert f'{file_address(tmp_path / "config.yaml")}" download="config.yaml"' in shown
+    assert f'{file_address(tmp_path / "config.yaml")}" download="{tmp_path.name}.yaml"' in shown
 
 
 def test_the_monitor_reads_for_everyone_and_draws_no_line_across_a_gap():

@@ -119,7 +119,7 @@ def _facts(path: Path) -> dict[str, Any]:
 def _require_base(path: Path, facts: dict[str, Any], base: Base) -> None:
     origin = facts["base"]
     if (found := weights_hash(base)) == origin["sha256"]:
-        return _requirevocabulary_of(path, facts, base)
+        return _require_vocabulary(path, facts, base)
     belongs = _described(origin["name"], origin.get("version"), origin["sha256"])
     speak = "" if origin["name"] == base.name else f"speak with {origin['name']}, or "
     raise UserError(
@@ -130,7 +130,7 @@ def _require_base(path: Path, facts: dict[str, Any], base: Base) -> None:
     )
 
 
-def _requirevocabulary_of(path: Path, facts: dict[str, Any], base: Base) -> None:
+def _require_vocabulary(path: Path, facts: dict[str, Any], base: Base) -> None:
     """Weights that are the same read the same ids, but vocab.json may have been replaced beside them."""
     own = vocabulary_of(base)
     if known := {key: facts[key] for key in own if facts.get(key, own[key]) != own[key]}:

@@ -148,7 +148,7 @@ _DRAWS = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn
 class NoRandomWeights(TorchFunctionMode):
     """Build modules whose weights are loaded next: drawing those of 441 M parameters first takes seconds.
 
-    Not on the meta device, where drawing and `to_empty` load PyTorch's compiler and sympy, 1.4 s of a process's start.
+    Not on the meta device, where `normal_` and `to_empty` load PyTorch's compiler and sympy, for a second or two.
     """
 
     def __torch_function__(

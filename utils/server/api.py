@@ -58,7 +58,9 @@ def as_request_error(error: Exception) -> RequestError:
     if isinstance(error, RequestError):
         return error
     if isinstance(error, UserError):
-        return RequestError(what=error.what, fix=error.fix)
+        # Folders that the words name are this computer's: a client reads the last part of a path.
+        what, fix = (PATH.sub(_last_part, words) for words in (error.what, error.fix))
+        return RequestError(what=what, fix=fix)
     log.error("a request failed: %s: %s", type(error).__name__, error)
     if is_out_of_memory(error):
         return unavailable("the device has too little free memory for this request", code="out_of_memory")
@@ -70,9 +72,8 @@ def error_content(error: RequestError) -> dict[str, Any]:
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     if error.status == 429:
         kind = "rate_limit_error"
-    # `where`, and folders that the words name, are this computer's: a client reads the last part of a path.
-    words = (PATH.sub(_last_part, part) for part in (error.what, error.fix) if part)
-    message = ". ".join(part[:1].upper() + part[1:] for part in words) + "."
+    # `where` is this computer's.
+    message = ". ".join(part[:1].upper() + part[1:] for part in (error.what, error.fix) if part) + "."
     return {"error": {"message": message, "type": kind, "param": error.param, "code": error.code or None}}
 
 
@@ -87,7 +88,10 @@ def error_response(error: RequestError) -> JSONResponse:
 
 def _last_part(match: re.Match[str]) -> str:
     path = Path(match[0])
-    return path.name if Path(*path.parts[:2]).exists() else match[0]
+    try:
+        return path.name if Path(*path.parts[:2]).exists() else match[0]
+    except OSError:  # Longer than any name can be: it is what the client wrote.
+        return match[0]
 
 
 class SpeechApi:

@@ -34,7 +34,7 @@ SET_BY = {
     "recommendation": _("recommended"),
     "file": _("from the settings file"),
 }
-DEFAULT_IS, NUM_CHANGED = _("default: {value}"), _("{count} changed")
+DEFAULT_IS, NUM_CHANGED = _("default: {value}"), _("{count} not at their default")
 COMMAND_LINE = _("Equivalent command")
 COMMAND_LINE_HELP = _("Trains with the settings above, in a shell in the app's folder.")
 SHOW_COMMAND = _("Show command and file")

@@ -83,8 +83,8 @@ def details(run: Path, started: Event | None, steps: Sequence[Event]) -> Markup:
         steps: its newest steps.
     """
     file = run / "config.yaml"
-    saved = tag("a", text.RUN_SETTINGS, href=file_address(file), download=file.name)
-    return tag("div", _phases(steps), _applied(started), saved, class_="panel")
+    link = tag("a", text.RUN_SETTINGS, href=file_address(file), download=f"{run.name}.yaml") if file.is_file() else None
+    return tag("div", _phases(steps), _applied(started), link, class_="panel")
 
 
 def _phases(steps: Sequence[Event]) -> Markup | None:
@@ -126,8 +126,9 @@ def _bar(job: Job, done: Progress | None, best: float | None) -> Markup | None:
     caption = text.count_of(done.done, done.total)
     if done.what == "training":
         caption = text.training_caption(done.done, done.total, done.epoch, done.epochs, best)
-    if job.started:
-        passed = (job.ended or time.time()) - job.started
+    # Not of a resumed run: what is known is when its last process began.
+    if job.started and not job.events_offset and job.state != "lost":
+        passed = max(0.0, (job.ended or time.time()) - job.started)
         caption += f" · {text.TIME_PASSED.format(duration=duration(passed))}"
     if done.seconds_left is not None:
         caption += f" · {text.TIME_LEFT.format(duration=duration(done.seconds_left))}"
