@@ -36,8 +36,8 @@ def test_an_unknown_address_is_named_as_it_was_asked_for(tmp_path):
         response = client(tmp_path).get(path)
         assert (response.status_code, code(response)) == (404, "unknown_url")
         assert path in response.json()["error"]["message"]
-        told = as_request_error(UserError(what=f"damaged: {path}"))
-        assert (path in told.what) is not path.startswith(str(tmp_path))
+        shown = as_request_error(UserError(what=f"damaged: {path}"))
+        assert (path in shown.what) is not path.startswith(str(tmp_path))
 
 
 def test_with_keys_a_request_must_bring_one(tmp_path):

@@ -17,7 +17,7 @@ from tests.webui.small_project import make_project
 from webui import text
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)
 
 VOICE = ROOT / "assets" / "demo_voice"
 NUM_CLIPS = 12
@@ -70,7 +70,7 @@ def faults() -> list[str]:
 @pytest.fixture(scope="module")
 def page(browser: Browser, address: str, faults: list[str]) -> Page:
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
-    opened.set_default_timeout(30_000)
+    opened.set_default_timeout(90_000)
     opened.on("pageerror", lambda error: faults.append(str(error)))
     opened.add_init_script(PLAYED)
     opened.goto(address)

@@ -14,7 +14,7 @@ from webui import text
 from webui.text.catalog import PAGE_LANGUAGES, speaking
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)
 
 VOICE = ROOT / "assets" / "demo_voice"
 NUM_CLIPS = 12
@@ -94,7 +94,7 @@ def page_of(browser: Browser, address: str, code: str, size: str) -> Iterator[Pa
     faults: list[str] = []
     context = browser.new_context(viewport=SIZES[size], locale=code)
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(90_000)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.goto(address)
     with speaking(code):

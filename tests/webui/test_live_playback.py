@@ -82,7 +82,7 @@ def speech(seconds: float) -> np.ndarray:
 
 
 def scheduled_at_least(page: Page, seconds: float) -> None:
-    page.wait_for_function("seconds => window.livePlayer.state?.played >= seconds - 0.001", arg=seconds, timeout=30_000)
+    page.wait_for_function("seconds => window.livePlayer.state?.played >= seconds - 0.001", arg=seconds, timeout=90_000)
 
 
 def test_chunks_are_played_behind_one_another_and_are_the_recording(browser, tmp_path):
@@ -147,7 +147,7 @@ def test_the_page_plays_within_the_first_sentence_and_stop_ends_speech_and_playb
     project = make_project(tmp_path, "maria")
     with running_app(tmp_path) as url:
         page = browser.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(90_000)
         page.add_init_script(SCHEDULED)
         page.goto(url)
         page.get_by_role("tab", name=text.INFERENCE_TAB).first.click()

@@ -20,7 +20,7 @@ from webui import text
 from webui.text.catalog import speaking
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)
 
 SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 IN_VIEW = """() => [...document.querySelectorAll('button.primary')].filter(e => e.offsetParent).filter(e => {

@@ -23,7 +23,7 @@ from webui import text
 from webui.fields import training_fields
 from webui.tabs import train
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)
 MAX_PHONE_LENGTH = 4_200
 """Of tab 2 with a run, in pixels of a phone 390 wide; 5 265 before it was measured."""
 SHOTS = os.environ.get("XTTS_STUDIO_SCREENSHOTS")

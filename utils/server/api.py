@@ -55,12 +55,12 @@ log = logging.getLogger(__name__)
 
 def as_request_error(error: Exception) -> RequestError:
     """Any error as the client is to see it; what only a programmer understands stays in the log."""
-    if isinstance(error, RequestError):
-        return error
     if isinstance(error, UserError):
-        # Folders that the words name are this computer's: a client reads the last part of a path.
-        what, fix = (PATH.sub(_last_part, words) for words in (error.what, error.fix))
-        return RequestError(what=what, fix=fix)
+        own = error if isinstance(error, RequestError) else RequestError(what=error.what, fix=error.fix)
+        # Of what says where, a client reads the last part of each path: folders may be this computer's.
+        if error.where or own is not error:
+            own.what, own.fix = (PATH.sub(_last_part, words) for words in (error.what, error.fix))
+        return own
     log.error("a request failed: %s: %s", type(error).__name__, error)
     if is_out_of_memory(error):
         return unavailable("the device has too little free memory for this request", code="out_of_memory")
@@ -195,7 +195,7 @@ class SpeechApi:
                 known = own[OPENAI_VOICES.index(name) % len(own)]
             if known is None:
                 what, fix = f"there is no voice {asked!r}", f"use one of: {', '.join([*own, *recordings])}"
-                raise RequestError(what=what, fix=fix, code="voice_not_found", param="voice")
+                raise RequestError(what=what, where="request", fix=fix, code="voice_not_found", param="voice")
             parts.append(f"{known}:{weight}")
         voice = parts[0].rpartition(":")[0] if len(parts) == 1 else ",".join(parts)
         speech = replace(speech, language=language, voice=voice)

@@ -17,7 +17,6 @@ from utils.jobs.measuring import COMMAND, measure_speech, skipped
 from utils.runs.layout import checkpoints_of
 from utils.runs.log import number_of, read_events
 from utils.training.checkpointing import Services
-from utils.training.data.load import TrainingData
 
 SHARE = 0.1
 """Of the time that this process has trained: the limit of measuring."""
@@ -39,15 +38,15 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
         trained_s: how long this process has trained.
         command: program and arguments of the measuring process; given for tests.
     """
-    config, data, folder = services.plan.config, services.data, services.folder
+    config, folder = services.plan.config, services.folder
     if config.best_by != "speech" or not services.is_writer:
         return
     budget_s, begun = min(SHARE * trained_s, LONGEST_S), time.monotonic()
     # The best by loss, the last, and older ones that were kept, the newest first; each step once.
     found = [one for one in reversed(checkpoints_of(folder)) if one.is_complete]
-    candidates = [one for one in found if one.is_best]
-    candidates += [one for one in found if one.step not in {best.step for best in candidates}]
-    clips = _clips(services, data)
+    candidates = [one for one in found if one.is_best][:1]
+    candidates += [one for one in found if not one.is_best and one.step not in {best.step for best in candidates}]
+    clips = _clips(services)
     why_not = {
         "the base does not speak": not services.plan.base.can_speak,
         "there is one checkpoint only": len(candidates) < 2,
@@ -79,7 +78,7 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
             )
         services.log.write("speech_scores", scores=[], best=None, reason=answer["reason"], **spent)
         return
-    evals = list(read_events(folder / "events.jsonl", kind="eval"))
+    evals = read_events(folder / "events.jsonl", kind="eval")
     losses = {event["step"]: loss for event in evals if (loss := number_of(event, "loss")) is not None}
     winner = max(answer["scores"], key=lambda one: (one["score"], -losses.get(one["step"], math.inf)))["step"]
     chosen = next(one for one in candidates if one.step == winner)
@@ -104,10 +103,10 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
     services.log.write("checkpoint", step=chosen.step, path=str(path), what="best")
 
 
-def _clips(services: Services, data: TrainingData) -> list[dict[str, Any]]:
+def _clips(services: Services) -> list[dict[str, Any]]:
     """Evaluation clips of the voice that reference.wav has, each text once."""
     assert services.plan.config.eval_csv
-    speaker = data.longest.speaker
-    usable = {clip.audio for clip in data.evaluate if clip.speaker == speaker}
+    speaker = services.data.longest.speaker
+    usable = {clip.audio for clip in services.data.evaluate if clip.speaker == speaker}
     texts = {clip.text: clip.audio for clip in iter_manifest(services.plan.config.eval_csv) if clip.audio in usable}
     return [{"text": text, "audio": str(audio)} for text, audio in texts.items()][:MOST_TEXTS]
