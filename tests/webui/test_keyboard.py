@@ -108,6 +108,7 @@ def test_a_dataset_is_filled_in_by_keys(browser: Browser, address: str) -> None:
     with page_of(browser, address, "es", "phone") as page:
         fill_in(page, "quick")
         reach(page, page.locator("#step-1"))
+        assert page.locator("#step-1").evaluate(FOCUSED)
 
 
 @pytest.mark.slow

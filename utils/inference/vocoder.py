@@ -19,6 +19,7 @@ from torch.nn.utils import parametrize
 from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP
 from utils.model.decoder.harmonic import HarmonicGenerator
 from utils.model.decoder.vocos import SpectralGenerator
+from utils.model.weights import NoRandomWeights
 
 UNSETTLED = 4
 """Last frames that the next latent still changes: those interpolated from the last one held on."""
@@ -229,14 +230,13 @@ def _flat(layer: nn.Conv1d | nn.ConvTranspose1d) -> nn.Module:
         "dilation": (1, *layer.dilation),
         "groups": layer.groups,
         "bias": layer.bias is not None,
-        # Without memory: random weights for what is replaced below would take a fifth of the time to load.
-        "device": "meta",
     }
     flat: nn.Conv2d | nn.ConvTranspose2d
-    if isinstance(layer, nn.ConvTranspose1d):
-        flat = nn.ConvTranspose2d(output_padding=(0, layer.output_padding[0]), **shared)
-    else:
-        flat = nn.Conv2d(**shared)
+    with NoRandomWeights():
+        if isinstance(layer, nn.ConvTranspose1d):
+            flat = nn.ConvTranspose2d(output_padding=(0, layer.output_padding[0]), **shared)
+        else:
+            flat = nn.Conv2d(**shared)
     flat.weight = nn.Parameter(layer.weight.detach()[:, :, None].contiguous(memory_format=torch.channels_last))
     flat.bias = layer.bias
     return flat

@@ -54,7 +54,7 @@ def keep_language(studio: Studio, values: Values) -> Updates:
         return {}
     project = studio.project(values)
     replace(ProjectSettings.load(project), language=str(values["project.language"] or "")).save(project)
-    return {"project.language": _settings(project)["project.language"]}
+    return {"project.language": _language(project)}
 
 
 def keep_base(studio: Studio, values: Values) -> Updates:
@@ -123,14 +123,18 @@ def bar(studio: Studio, chosen: str | None = None) -> Updates:
 
 
 def _settings(project: Project | None) -> Updates:
-    """Language and base; the language cannot be changed any more once there is a dataset, and the report names it."""
-    is_open = project is None or not project.language_file.is_file()
-    language = project_language(project) if project else ""
     base = chosen_base(project) if project else DEFAULT_BASE
     return {
-        "project.language": Change(value=language or DEFAULT_LANGUAGE, interactive=is_open, visible=is_open),
+        "project.language": _language(project),
         "project.base": Change(choices=base_choices(project), value=base),
     }
+
+
+def _language(project: Project | None) -> Change:
+    """The language, which cannot be changed any more once there is a dataset, and the report names it."""
+    is_open = project is None or not project.language_file.is_file()
+    language = project_language(project) if project else ""
+    return Change(value=language or DEFAULT_LANGUAGE, interactive=is_open, visible=is_open)
 
 
 def stop_running(studio: Studio, values: Values, kind: str, *, where: str, fix: str) -> None:
