@@ -78,14 +78,13 @@ def test_the_matrix_by_architecture(capability, gib, precision, optimizer, why):
     result = recommend("production", make_machine(make_gpu(gib, capability)))
     assert result.mixed_precision == precision and getattr(result, optimizer)
     assert any(why in reason for reason in result.reasons)
-    assert result.compile == ("default" if capability >= (8, 0) else "off")
 
 
 BY_USE_CASE = {
-    "production": ("8x1 none bf16", True, "default", False),
+    "production": ("8x1 none bf16", True, "off", False),
     "experiments": ("8x1 none bf16", True, "off", False),
     "limited memory": ("2x4 full bf16 eight_bit_optimizer", True, "off", True),
-    "maximum quality": ("8x2 none fp32", True, "default", False),
+    "maximum quality": ("8x2 none fp32", True, "off", False),
     "debugging": ("2x4 none fp32", False, "off", False),
 }
 
@@ -148,17 +147,6 @@ def test_a_crowded_gpu_is_planned_by_what_is_free():
     result = recommend("production", make_machine(make_gpu(24, AMPERE, used_bytes=16 * GIB)))
     assert chosen(result) == BY_MEMORY[8]
     assert "8.0 GB that other programs leave free" in result.reasons[0]
-
-
-def test_compile_is_off_with_the_reason_where_it_cannot_work():
-    gpu = make_gpu(16, AMPERE)
-    for machine, why in (
-        (make_machine(gpu, system="Windows"), "no Triton"),
-        (make_machine(gpu, compiler=""), "compiler"),
-    ):
-        result = recommend("production", machine)
-        assert result.compile == "off"
-        assert any("compile off" in reason and why in reason for reason in result.reasons)
 
 
 def test_bitsandbytes_is_named_where_it_is_missing(monkeypatch):

@@ -25,7 +25,7 @@ def test_a_code_of_eight_sentences_takes_few_kernels_and_waits_for_nothing(monke
     assert launches.waits == []
     attention = "scaled_dot_product_attention" if precision == "fp32" else "_flash_attention_forward"
     assert launches.kernels[attention] == FULL.layers
-    assert launches.kernels["linear"] == 4 * FULL.layers + 1
+    assert launches.kernels["addmm"] == 4 * FULL.layers
     assert launches.kernels.total() <= most, launches.kernels
 
 

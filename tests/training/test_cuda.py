@@ -90,7 +90,7 @@ def test_smaller_optimizers_learn_and_are_told(project: Project, settings: dict)
 
 # CUDA graphs run a first time as they are, are recorded in the second step and replayed from the third on.
 @pytest.mark.parametrize("grad_accumulation", [1, 2])
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", pytest.param("max-autotune", marks=pytest.mark.slow)])
 def test_compiled_blocks_learn_like_plain_ones_or_say_why_not(
     project: Project, mode: str, grad_accumulation: int
 ) -> None:

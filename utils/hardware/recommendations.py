@@ -16,7 +16,7 @@ from utils.hardware.gpu import AMPERE, VOLTA, Gpu
 from utils.hardware.machine import Machine, this_machine
 from utils.hardware.processor import AVX512_BF16
 from utils.hardware.resources import GIB
-from utils.options import CompileMode, Precision
+from utils.options import Precision
 from utils.switches import SWITCHES
 
 UseCase = Literal["production", "experiments", "limited memory", "maximum quality", "debugging"]
@@ -36,6 +36,10 @@ LORA: dict[str, Any] = {
 SMALLEST_GB = 8
 """Of a GPU that all parameters of XTTS v2 are trained on."""
 
+ABOUT_COMPILE = (
+    "compile off: it starts a minute later, and a step is slower by it on one machine and faster on another; "
+    "--preflight measures it"
+)
 SETTINGS = (
     "device",
     "batch_size",
@@ -154,7 +158,6 @@ def recommend(
             break
     config, fit = chosen or pairs[-1]
     effective = 16 if use_case == "maximum quality" else max(8, config.batch_size)
-    compile_mode, about_compile = _compile(machine, gpu, use_case)
     accumulated = effective // config.batch_size
     about_batch = (
         f"batch {config.batch_size} x {accumulated} accumulated = {effective} clips an update; 8 to 16 are "
@@ -162,9 +165,9 @@ def recommend(
     )
     # A plan may bring a precision of its own, and its own reason for it.
     about = [about_precision] if config.mixed_precision == precision else []
-    about = [_about_budget(machine, gpu), why, *about, _about_attention(gpu, config), about_batch, about_compile]
+    about = [_about_budget(machine, gpu), why, *about, _about_attention(gpu, config), about_batch, ABOUT_COMPILE]
     return Recommendation(
-        config=replace(config, grad_accumulation=accumulated, compile=compile_mode),
+        config=replace(config, grad_accumulation=accumulated),
         fit=fit,
         reasons=tuple(about),
         problems=tuple(_problems(machine, config, fit)),
@@ -249,19 +252,6 @@ def _about_attention(gpu: Gpu | None, config: TrainConfig) -> str:
     if is_half:
         return "SDPA: matrix products (CPU), with a backward pass made for bf16"
     return "SDPA: flash (CPU) keeps no attention weights"
-
-
-def _compile(machine: Machine, gpu: Gpu | None, use_case: UseCase) -> tuple[CompileMode, str]:
-    why = {
-        "it is recommended on GPUs only; try it with --preflight": gpu is None,
-        "its warm-up pays only in long runs": use_case not in ("production", "maximum quality"),
-        f"PyTorch's {machine.system} build brings no Triton, which compiles for GPUs": machine.system != "Linux",
-        "Triton is made for Ampere and newer; PyTorch tries Volta and Turing, see --preflight": not _has_bf16(gpu),
-        "no C++ compiler is installed (on Debian: apt install build-essential)": not machine.compiler,
-    }
-    if reason := next((words for words, applies in why.items() if applies), ""):
-        return "off", f"compile off: {reason}"
-    return "default", "compile on: the repeated blocks become fewer kernels, and a long run pays for the warm-up"
 
 
 def _problems(machine: Machine, config: TrainConfig, fit: MemoryFit) -> Iterator[str]:
