@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from webui.events.wiring import QUIET, Frame, spread, wire
+from webui.events.wiring import QUIET, UNSEEN, Frame, spread, wire
 from webui.handlers import data, manage, project, sample
 from webui.languages import speaking_as_asked
 from webui.page import WORDS
@@ -112,7 +112,7 @@ def _wire_words(frame: Frame) -> Any:
             return json.dumps(frame.page.words())
 
     news = gr.Textbox(visible="hidden", label="words")
-    opened = frame.page.load(words, outputs=[news], api_visibility="private", queue=False, show_progress="hidden")
+    opened = frame.page.load(words, outputs=[news], api_visibility="private", queue=False, **UNSEEN)
     blocks = frame.page.blocks.items()
     worded = {str(key): one for key, one in blocks if any(hasattr(one, name) for name in WORDS) and not one.stateful}
     spread(opened, news, worded)

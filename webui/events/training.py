@@ -5,7 +5,7 @@ import json
 import gradio as gr
 
 from utils.switches import CHECKBOXES
-from webui.events.wiring import QUIET, Frame, wire
+from webui.events.wiring import QUIET, UNSEEN, Frame, wire
 from webui.fields import KINDS
 from webui.handlers import recommend, settings_file, training
 
@@ -138,5 +138,5 @@ def _wire_browser(frame: Frame) -> None:
         outputs=[frame.registry["train.command"], frame.registry["train.settings_file"]],
         js=f"(said, ...values) => [window.studioSettings?.mark({ids}, said, values) ?? '', null]",
         api_visibility="private",
-        show_progress="hidden",
+        **UNSEEN,
     )
