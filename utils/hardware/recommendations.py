@@ -37,8 +37,8 @@ SMALLEST_GB = 8
 """Of a GPU that all parameters of XTTS v2 are trained on."""
 
 ABOUT_COMPILE = (
-    "compile off: it starts a minute later, and a step is slower by it on one machine and faster on another; "
-    "--preflight measures it"
+    "compile off: it delays the start, and makes steps slower on some machines and faster on others; --preflight "
+    "measures it where it can compile"
 )
 SETTINGS = (
     "device",

@@ -41,7 +41,7 @@ def product(weight: Tensor, bias: Tensor, precision: SpeechPrecision) -> Product
     """A linear layer y = x W^T + b for inference.
 
     Args:
-        weight: [O, I], float32, on its device; a transposed view will do, and fp32 makes no copy of it.
+        weight: [O, I], float32, on its device; a transposed view will do, of which fp32 makes no copy.
         bias: [O].
         precision: of the weights. A row's result never depends on the other rows but for the rounding of float32 sums.
     """

@@ -16,6 +16,8 @@ def wire_system(frame: Frame) -> None:
         inputs=["project.project"],
         outputs=SHOWN,
         api_name="system_show",
+        # Of either column: on a phone only one of them is in view.
+        show_progress_on=[frame.registry["system.machine"], frame.registry["system.disk"]],
     )
     wire(
         frame,

@@ -31,7 +31,7 @@ INTERVAL = "interval"
 QUIET: dict[str, Any] = {"public": False, "queue": False, "show_progress": False}
 """Options of `wire` for what the page asks by itself: it shows no message, and works unseen."""
 UNSEEN: dict[str, Any] = {"show_progress": "hidden", "show_progress_on": []}
-"""Options of gradio's events that show no progress. Otherwise the browser keeps a state for each of their outputs, and
+"""Options of what the server does without showing progress. Otherwise the browser keeps a state for each output, and
 writes all such states at each step of any event, which was half of the work of opening the page."""
 WARNING_S = 12
 """A warning leaves by itself after this many seconds."""
@@ -79,7 +79,7 @@ def wire(
         api_name: the stable name under which scripts call it; its parameters are called like the inputs.
         public: whether the API's description shows it.
         queue: only what is queued can show messages; what cannot fail and must be quick need not wait.
-        show_progress: dim the first output while the handler works.
+        show_progress: on the first output that is no column, while the handler works.
         with_row: for the choice of a cell in a table: the handler gets its row as ROW.
         after: what `wire` returned for another handler: this one runs when that one was done without a fault.
         options: further arguments of `gradio.on`.
@@ -115,7 +115,8 @@ def wire(
         return next(call_in_pieces(*values))
 
     function = call_in_pieces if inspect.isgeneratorfunction(handler) else call
-    seen = {"show_progress": "minimal", "show_progress_on": [frame.registry[key] for key in shown[:1]]}
+    drawn = [frame.registry[key] for key in shown if isinstance(frame.registry[key], gr.components.Component)]
+    seen = {"show_progress": "minimal", "show_progress_on": drawn[:1]}
     bind = after.success if after else partial(gr.on, triggers=[*map(frame.trigger, triggers.split())])
     return bind(
         fn=named(function, keys, gr.SelectData if with_row else None),

@@ -23,7 +23,6 @@ HALF_CHOICES = {"auto": _("automatic"), "bf16": "BF16", "fp16": "FP16"}
 USE_CASE, USE_CASE_HELP = _("Purpose"), _("What Recommend chooses for.")
 USE_CASES = {
     "production": _("a good voice"),
-    "experiments": _("quick experiments"),
     "limited memory": _("little memory"),
     "maximum quality": _("best quality"),
     "debugging": _("debugging"),
