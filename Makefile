@@ -61,8 +61,8 @@ test-bare: $(DEV) ## the tests that use espeak-ng, a browser or the word list, a
 		$$(grep -rl --include='test_*.py' mark.programs tests)
 
 .PHONY: test-long
-test-long: $(LONG) check-py312 ## the rest: slow tests, GPU tests where there is a GPU, the Python 3.12 check
-	$(PYTEST) -m "slow or gpu" $(ARGS)
+test-long: $(LONG) check-py312 ## the rest: slow tests, 2,000 made-up inputs, GPU tests where there is a GPU, Python 3.12
+	$(PYTEST) -m "slow or gpu or hypothesis" --hypothesis-profile long $(ARGS)
 
 .PHONY: lint
 lint: $(DEV) ## ruff (rules and format) and mypy, changing nothing

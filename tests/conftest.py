@@ -14,10 +14,16 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from scripts.without_programs import environment
 from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.project.paths import BASES_VARIABLE, Project
+
+# Inputs that are made up for a test; on top of the profile for machines that test by themselves, where there is CI.
+for profile, num_inputs in (("long", 2_000), ("quick", 80)):
+    settings.register_profile(profile, settings(), max_examples=num_inputs, deadline=None)
+settings.load_profile("quick")
 
 MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
 

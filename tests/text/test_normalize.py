@@ -6,7 +6,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sources import parsed
@@ -223,7 +223,6 @@ def test_punctuation_of_every_script_becomes_marks_that_bases_read(text: str, la
     assert normalize(expected, language).text == expected
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_stocks_rules_lose_no_letter_and_change_nothing_the_second_time(data: st.DataObject) -> None:
     """Three languages are romanised; Amharic has letters of one sound in one spelling: tests of their own."""
@@ -239,7 +238,6 @@ def test_stocks_rules_lose_no_letter_and_change_nothing_the_second_time(data: st
     assert normalize(spoken, language).text == spoken
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_nothing_outside_the_vocabulary_is_ever_written(data: st.DataObject) -> None:
     """Of letters, digits and signs that a language has, only tokens come: no number or symbol brings a letter in."""
@@ -269,14 +267,12 @@ def test_bad_input_never_raises(text: str, language: str) -> None:
     assert isinstance(normalize(text, language).text, str)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60), st.sampled_from(["amh", "fi", "sw"]))
 def test_normalising_twice_changes_nothing(text: str, language: str) -> None:
     once = normalize(text, language).text
     assert normalize(once, language).text == once
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(alphabet=st.characters(categories=["Ll", "Lo"]), max_size=40))
 def test_no_letter_of_a_language_without_rules_is_lost(text: str) -> None:
     assert normalize(text, "sw").text == unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())

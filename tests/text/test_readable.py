@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from utils.bases.find import find_base
@@ -74,7 +74,6 @@ def test_training_still_drops_a_clip_for_a_letter(tokenizer: Tokenizer) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=150, deadline=None)
 def test_any_text_can_be_spoken_or_has_nothing_to_speak(tokenizer: Tokenizer, text: str) -> None:
     shown, unread = tokenizer.readable(text, "en")
     assert tokenizer.unknown_characters(shown, "en") == []

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from utils.dataset.formats.cues import Cue, parse_cues, spoken_once, without_descriptions
@@ -64,7 +64,6 @@ word = st.text(alphabet="abcdefgh", min_size=3, max_size=8)
 
 
 @given(st.lists(word, min_size=4, max_size=40, unique=True), st.data(), st.sampled_from([".vtt", ".srt"]))
-@settings(max_examples=100, deadline=None)
 def test_no_word_of_rolling_captions_comes_twice_or_is_lost(words: list[str], data: st.DataObject, kind: str) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(words) - 1), min_size=1)))
     lines = [" ".join(words[a:b]) for a, b in zip([0, *cuts], [*cuts, len(words)], strict=True)]

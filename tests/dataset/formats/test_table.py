@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from utils.dataset.formats import textfile
@@ -230,7 +230,6 @@ cells = st.text(alphabet='ab "', max_size=6).map(str.strip)
     st.sampled_from("|,;\t"),
     st.sampled_from(["\n", "\r\n", "\r"]),
 )
-@settings(max_examples=150, deadline=None)
 def test_every_line_is_a_row_whatever_marks_it_holds(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, bool]], separator: str, line_end: str
 ) -> None:
@@ -246,7 +245,6 @@ def test_every_line_is_a_row_whatever_marks_it_holds(
 
 
 @given(st.lists(st.text(alphabet='a".,|\t', max_size=8), max_size=12))
-@settings(max_examples=150, deadline=None)
 def test_each_line_of_any_table_is_used_or_named(tmp_path_factory: pytest.TempPathFactory, damaged: list[str]) -> None:
     whole = [f"{number}.wav|good|ann" for number in range(len(damaged) + 1)]
     lines = [

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from utils.bases.find import find_base
@@ -89,14 +89,12 @@ def test_geez_numerals(numeral: str, value: int) -> None:
     assert geez_value(numeral) == value
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(alphabet=[*FIDEL, " ", "።", "፣", "/", ".", "1", "፻", "ኛ"], max_size=30))
 def test_normalising_twice_is_once_whatever_is_written(text: str) -> None:
     once = normalize_amharic(text)
     assert normalize_amharic(once) == once
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet=FIDEL, min_size=1, max_size=12))
 def test_no_letter_is_lost(text: str) -> None:
     """Only a labialised letter that was spelled out gets shorter, and by the one letter that it takes in."""

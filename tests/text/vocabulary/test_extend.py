@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as BpeTokenizer
 
@@ -60,13 +60,11 @@ def test_each_added_join_is_produced_by_a_word_of_the_corpus(added: AddedLanguag
 ALPHABET = [*"abcdefghijklmnopqrstuvwxyzàéñöüßčžğ.,!?'-", *map(chr, (*range(0x430, 0x450), *range(0x621, 0x63B)))]
 
 
-@settings(max_examples=200, deadline=None)
 @given(text=st.text(alphabet=[*ALPHABET, " "], max_size=60))
 def test_segmentations_of_old_letters_never_change(added: AddedLanguage, text: str) -> None:
     assert added.base.tokenizer().segments(text) == find_base("tiny").tokenizer().segments(text)
 
 
-@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_ids_of_a_random_sentence_of_an_old_language_never_change(added: AddedLanguage, data: st.DataObject) -> None:
     language = data.draw(st.sampled_from(sorted(set(ALPHABETS) - {"amh"})))
@@ -75,7 +73,6 @@ def test_ids_of_a_random_sentence_of_an_old_language_never_change(added: AddedLa
     assert new.encode(text, language) == old.encode(text, language)
 
 
-@settings(max_examples=200, deadline=None)
 @given(text=st.text(alphabet=[*"ሰላምኢትዮጵያአገርነውተማሪትህቤመጽሐፍውቡ", *"abcdefgh", *" .,?!፣።"], max_size=40))
 def test_what_is_encoded_is_decoded(added: AddedLanguage, text: str) -> None:
     tokenizer = added.base.tokenizer()
@@ -211,7 +208,6 @@ def test_odd_corpora_give_tokens_of_letters_and_nothing_else(tmp_path: Path, con
 RULED = [*"ሰላምኢትዮጵያአገርነውተማሪትምህርትቤትመጽሐፍውሃቡና", *"0123456789 .,%$።፣", "ዓ.ም", "ወ/ሮ", "፻", "፼"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(parts=st.lists(st.sampled_from(RULED), max_size=20))
 def test_what_the_rules_write_is_in_the_extended_vocabulary(added: AddedLanguage, parts: list[str]) -> None:
     """The corpus has no numbers: their words' letters are added all the same."""
