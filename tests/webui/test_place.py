@@ -1,6 +1,8 @@
 """The page in a browser over a project that is there: its address, its names, and a console without complaints."""
 
+import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -162,6 +164,18 @@ def test_project_and_tab_stand_in_the_address(browser: Browser, address: str) ->
     page.go_back()
     page.wait_for_url(re.compile("project=maria"))
     expect(project).to_have_value("maria")
+    page.close()
+
+
+def test_opening_a_project_asks_for_each_part_once(browser: Browser, address: str) -> None:
+    page, asked = browser.new_page(viewport=SIZES["desk"]), Counter[int]()
+    page.on("request", lambda sent: asked.update([json.loads(sent.post_data)["fn_index"]] if sent.post_data else []))
+    page.goto(f"{address}?project=maria")
+    expect(page.locator("#clips-table")).to_contain_text("One two three four")
+    expect(page.locator("html:not(.filling):not(.unanswered)")).to_be_attached()
+    page.wait_for_timeout(1_000)
+    # The poll alone asks again.
+    assert len(asked) > 5 and sum(number > 1 for number in asked.values()) <= 1, asked
     page.close()
 
 

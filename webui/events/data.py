@@ -72,8 +72,8 @@ def wire_data(frame: Frame) -> None:
     )
     wire(
         frame,
-        # At once with the project: the next poll, which brings its revision, may be seconds away.
-        "data.revision:change project.project:change project.base:change",
+        # Project and base are parts of it, so that opening a project fills the tab once and not for each of them.
+        "data.revision:change",
         data.show,
         inputs=["project.project", "project.base", *CHOSEN, *clip_list.QUERY],
         outputs=SHOWN,

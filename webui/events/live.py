@@ -22,7 +22,7 @@ def wire_live(frame: Frame) -> None:
     """Ask every few seconds, and at once when another project or run is chosen."""
     wire_poll(
         frame,
-        "project.project:change project.base:change train.run:change",
+        "project.project:change project.base:input train.run:change",
         live.poll,
         inputs=INPUTS,
         outputs=OUTPUTS,

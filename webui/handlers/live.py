@@ -97,7 +97,7 @@ def _no_project(studio: Studio, values: Values) -> Updates:
     except UserError as error:
         return {"project.activity": parts.message("error", error)}
     has_none = not updates["project.project"]["choices"]
-    updates |= {"project.welcome": Change(visible=has_none), "project.sample": join()} | _NO_STEPS
+    updates |= {"project.welcome": Change(visible=has_none), "project.sample": join()} | _NO_STEPS | _NO_DATASET
     if not has_none:
         return updates
     return updates | {
@@ -139,7 +139,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
     no_run = parts.empty(text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET)
     questions: list[tuple[Callable[[], Updates], Updates]] = [
         (partial(kept, studio, project), {}),
-        (partial(_dataset, studio, project, found), _NO_DATASET),
+        (partial(_dataset, studio, project, found, values["project.base"]), _NO_DATASET),
         (partial(_export, studio, project, found), {"train.exported": not_read}),
         (partial(_language, studio, project, found), {"language.progress": not_read}),
         (partial(_run, studio, chosen, runs) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_read)),
@@ -311,10 +311,10 @@ def _nothing_shown(why: Markup) -> Updates:
     }
 
 
-def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:
+def _dataset(studio: Studio, project: Project, found: list[Job], base: Any) -> Updates:
     files = (project.report, project.train_csv, project.eval_csv)
     times = [str(path.stat().st_mtime_ns) for path in files if path.is_file()]
-    revision = " ".join([project.name, *times])
+    revision = " ".join([project.name, str(base), *times])
     return {
         "data.progress": _progress(studio, _newest(found, "prepare")),
         "data.revision": revision,
