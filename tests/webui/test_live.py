@@ -213,7 +213,7 @@ def test_nothing_of_another_project_stays_where_a_run_cannot_be_told_or_its_proj
         assert run_parts <= updates.keys() and words in updates["train.progress"]
         assert updates["train.log"] == ""
     assert not gone["train.stop"]["visible"]
-    assert gone["data.cancel"] == {"visible": False} and gone["data.revision"] == ""
+    assert gone["data.cancel"] == {"visible": False} and gone["data.revision"] == "none"
 
 
 def test_a_download_belongs_to_no_project(tmp_path):

@@ -202,7 +202,8 @@ _NO_STEPS: Updates = {
     "project.listen": Change(interactive=False),
 }
 """The bar's buttons without a project."""
-_NO_DATASET: Updates = {"data.progress": join(), "data.revision": "", "data.fix_progress": join()}
+# Not empty, as the page begins: what changes is shown.
+_NO_DATASET: Updates = {"data.progress": join(), "data.revision": "none", "data.fix_progress": join()}
 
 
 def _queue(studio: Studio, project: Project) -> Updates:
