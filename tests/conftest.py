@@ -21,7 +21,7 @@ from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.project.paths import BASES_VARIABLE, Project
 
 # Inputs that are made up for a test; on top of the profile for machines that test by themselves, where there is CI.
-for profile, num_inputs in (("long", 2_000), ("quick", 80)):
+for profile, num_inputs in (("long", 2_000), ("quick", 200)):
     settings.register_profile(profile, settings(), max_examples=num_inputs, deadline=None)
 settings.load_profile("quick")
 

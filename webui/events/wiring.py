@@ -115,13 +115,14 @@ def wire(
         return next(call_in_pieces(*values))
 
     function = call_in_pieces if inspect.isgeneratorfunction(handler) else call
-    drawn = [frame.registry[key] for key in shown if isinstance(frame.registry[key], gr.components.Component)]
+    written = [frame.registry[key] for key in shown]
+    drawn = [one for one in written if isinstance(one, gr.components.Component)]
     seen = {"show_progress": "minimal", "show_progress_on": drawn[:1]}
     bind = after.success if after else partial(gr.on, triggers=[*map(frame.trigger, triggers.split())])
     return bind(
         fn=named(function, keys, gr.SelectData if with_row else None),
         inputs=[frame.registry[key] for key in keys],
-        outputs=[frame.registry[key] for key in shown],
+        outputs=written,
         api_name=api_name,
         api_description=inspect.getdoc(getattr(handler, "func", handler)) or False,
         api_visibility="public" if public else "undocumented",

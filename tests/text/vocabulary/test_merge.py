@@ -50,7 +50,7 @@ WORD = st.text(alphabet=LETTERS + "th", min_size=1, max_size=8)
 
 
 # Each makes a tokenizer, which takes a tenth of a second.
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=settings().max_examples // 3)
 @given(words=st.dictionaries(WORD, st.integers(1, 9), min_size=1, max_size=20), data=st.data())
 def test_the_tokenizer_gives_each_new_token_and_every_candidate_is_accounted_for(
     words: dict[str, int], data: st.DataObject
