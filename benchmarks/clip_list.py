@@ -32,8 +32,8 @@ from utils.project.paths import Project
 from utils.training.data.load import load_data
 from utils.training.data.loaders import Loaders
 from utils.training.plan import plan_run
-from utils.training.switches.base import resolve
 from utils.training.switches.optim import make_accelerator
+from utils.training.switches.optimizer import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIPS_AN_HOUR = 900

@@ -1,7 +1,7 @@
 """The training optimizations as everybody names them: one entry each for settings, command line, page, log and docs.
 
-What a switch does to a run and how a step proves it stands in the file of `utils.training.switches` that it names; this
-half loads no torch. A new switch is a field of `utils.config.TrainConfig`, an entry here, a file there, and its row in
+What a switch does to a run and how a step proves it stands in `utils.training.switches.optimizer`; this half loads no
+torch. A new switch is a field of `utils.config.TrainConfig`, an entry here and there, and its row in
 docs/training-optimizations.md.
 """
 
@@ -22,8 +22,6 @@ class Switch:
 
     field: str
     """Of `TrainConfig`; empty for what is always on where it can be."""
-    behavior: str
-    """module:name of what it does (`utils.training.switches`), which loads torch."""
     name: str = ""
     """Key in the `optimizations` event; the field's name when not given."""
     label: str
@@ -61,7 +59,6 @@ class Switch:
 SWITCHES = (
     Switch(
         field="gradient_checkpointing",
-        behavior="utils.training.switches.gradient_checkpointing:CHECKPOINTING",
         label="Gradient Checkpointing",
         short="gradient checkpointing",
         help="Computes activations twice instead of keeping them: less memory, more time.",
@@ -72,7 +69,6 @@ SWITCHES = (
     ),
     Switch(
         field="sdpa",
-        behavior="utils.training.switches.attention:SDPA",
         label="Fast Attention (SDPA)",
         short="SDPA",
         help="Attention without padding, by the device's fast kernel.",
@@ -81,7 +77,6 @@ SWITCHES = (
     ),
     Switch(
         field="attention",
-        behavior="utils.training.switches.attention:KERNELS",
         label="Attention kernels",
         off="auto",
         on="torch",
@@ -94,7 +89,6 @@ SWITCHES = (
     ),
     Switch(
         field="mixed_precision",
-        behavior="utils.training.switches.mixed_precision:PRECISION",
         label="Mixed Precision (FP16/BF16)",
         short="mixed precision",
         help="Half-precision matrix products where the device is fast at them; weights stay in 32 bits.",
@@ -109,7 +103,6 @@ SWITCHES = (
     ),
     Switch(
         field="compile",
-        behavior="utils.training.switches.compile:COMPILE",
         label="Compile",
         short="torch.compile",
         help="Compiles the model's blocks: a run begins later, and its steps take less time or more.",
@@ -124,7 +117,6 @@ SWITCHES = (
     ),
     Switch(
         field="eight_bit_optimizer",
-        behavior="utils.training.switches.optimizer_state:EIGHT_BIT",
         label="8-bit Adam",
         short="8-bit AdamW",
         place="more",
@@ -133,21 +125,18 @@ SWITCHES = (
     ),
     Switch(
         field="paged_optimizer",
-        behavior="utils.training.switches.optimizer_state:PAGED",
         label="Paged AdamW",
         short="paged AdamW",
         place="more",
     ),
     Switch(
         field="freeze_conditioning",
-        behavior="utils.training.switches.freeze_conditioning:FREEZE",
         label="Frozen conditioning encoder",
         short="frozen conditioning encoder",
         place="more",
     ),
     Switch(
         field="lora_rank",
-        behavior="utils.training.switches.lora:LORA",
         name="lora",
         label="LoRA rank",
         short="LoRA",
@@ -161,7 +150,6 @@ SWITCHES = (
     ),
     Switch(
         field="cuda_memory_fraction",
-        behavior="utils.training.switches.device:MEMORY",
         label="Share of the GPU's memory",
         short="CUDA memory limit",
         off=None,
@@ -172,12 +160,11 @@ SWITCHES = (
     ),
     Switch(
         field="",
-        behavior="utils.training.switches.device:TF32",
         name="tf32",
         label="TF32 matrix products",
         short="TF32",
     ),
-    Switch(field="", behavior="utils.training.switches.device:LOADER", name="loader", label="Data loading"),
+    Switch(field="", name="loader", label="Data loading"),
 )
 
 

@@ -57,7 +57,11 @@
     key === 'e' ? target.focus() : target.click()
   }, true)
 
-  let project = null
+  // Help hides what is above it: Escape takes it away until something else is pointed at or focused.
+  document.addEventListener('keydown', event => event.key === 'Escape' && root.classList.add('no-help'))
+  for (const kind of ['pointerover', 'focusin']) document.addEventListener(kind, () => root.classList.remove('no-help'))
+
+  let project = null, isOpened = false, isMounted = false, isDue = false
   window.addEventListener('popstate', () => {
     // gradio's lists are filled by the server: another project is loaded with the page.
     if ((params().get('project') ?? '') !== (project ?? '')) location.reload()
@@ -73,12 +77,10 @@
     if (element.getAttribute('role') === 'status' && /^common\.\w+$/.test(element.textContent.trim())) element.textContent = ''
   }
   // The bar at the bottom shows the steps of the tab that is open.
-  const TABS = ['data', 'train', 'inference', 'system']
-  let isOpened = false
   const look = () => {
     for (const element of document.querySelectorAll('[aria-label], [role="status"]')) mend(element)
     const opened = tabs().find(tab => tab.getAttribute('aria-selected') === 'true')?.dataset.tabId
-    for (const name of TABS) root.classList.toggle(`on-${name}`, name === opened)
+    for (const name of ['data', 'train', 'inference', 'system']) root.classList.toggle(`on-${name}`, name === opened)
     if (!isOpened && tabs().length) {
       isOpened = true
       // Also where gradio's own start does not come to its end.
@@ -108,7 +110,6 @@
   // What the poll fills in whatever state a project is: between two answers nothing is asked for a moment.
   const POLLED = '#activity, #gpu-panel, #train-progress'
   const root = document.documentElement
-  let isMounted = false
   root.classList.add('filling', 'unanswered')
   // Frames, not a time: a busy browser draws fewer, and a timer would end while it still fills the page.
   const showWhenQuiet = () => {
@@ -132,7 +133,6 @@
   showWhenQuiet()
   const isSpinner = ({ target }) => (target.closest ? target : target.parentElement)?.closest(SPINNER)
 
-  let isDue = false
   new MutationObserver(changes => {
     if (!changes.every(isSpinner)) quiet = 0
     if (isDue) return

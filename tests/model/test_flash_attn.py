@@ -20,7 +20,7 @@ from utils.model.attention import explicit_attention, varlen_attention
 from utils.model.flash_attn import NOT_INSTALLED, activate, flash_attention, use_flash_attn
 from utils.switches import SWITCHES
 from utils.training.switches.attention import choose_kernel
-from utils.training.switches.base import report, resolve
+from utils.training.switches.optimizer import report, resolve
 from utils.training.switches.record import StepRecord, kernel_of
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -187,7 +187,7 @@ def proof(attention: str, kernels: dict[str, int], *, device: torch.device = CPU
     trace: Any = SimpleNamespace(switches=switches, record=record, model=model, device=device)
     only = [switch for switch in SWITCHES if switch.name in ("sdpa", "attention")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("utils.training.switches.base.SWITCHES", only)
+        patch.setattr("utils.training.switches.optimizer.SWITCHES", only)
         return report(trace)
 
 

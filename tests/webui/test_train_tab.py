@@ -114,7 +114,10 @@ def test_a_main_setting_is_explained_where_it_is_written_in_and_nothing_moves(pa
     expect(help).to_have_css("clip-path", "none")
     expect(help).to_be_in_viewport()
     assert below.bounding_box() == place
+    page.keyboard.press("Escape")
+    expect(help).to_have_css("clip-path", "inset(50%)")
     page.mouse.move(0, 0)
+    expect(help).to_have_css("clip-path", "none")
     batch_size.blur()
     expect(help).to_have_css("clip-path", "inset(50%)")
 

@@ -37,8 +37,13 @@ class LogReplies(logging.Handler):
         if os.getpid() != self._owner:
             sys.stderr.write(f"{self.format(record)}\n")
             return
-        said = bool(getattr(record, SAID, False))
-        self._replies.send("log", name=record.name, level=record.levelno, message=self.format(record), said=said)
+        self._replies.send(
+            "log",
+            name=record.name,
+            level=record.levelno,
+            message=self.format(record),
+            said=hasattr(record, SAID),
+        )
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from utils.training.data.clip_list import TrainingClip
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
-from utils.training.switches.base import resolve
+from utils.training.switches.optimizer import resolve
 
 SHORTEST, LONGEST = XTTS_CROP
 

@@ -23,9 +23,9 @@ from utils.training.data.batches import Batch
 from utils.training.data.clip_list import TrainingClip
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
-from utils.training.switches.base import resolve
 from utils.training.switches.compile import compile_blocks
 from utils.training.switches.optim import make_accelerator
+from utils.training.switches.optimizer import resolve
 from utils.training.switches.record import compile_counts
 from utils.training_optimizations import TrainingOptimizer
 

@@ -18,8 +18,8 @@ from utils.model.lora import add_lora
 from utils.model.packing import pack
 from utils.switches import SWITCHES
 from utils.training.profiling import profiled_steps
-from utils.training.switches.base import Seen, Trace, behavior_of, resolve
-from utils.training.switches.optimizer import Optimizations
+from utils.training.switches.base import Seen, Trace
+from utils.training.switches.optimizer import BEHAVIORS, Optimizations, resolve
 from utils.training.switches.record import StepRecord, count_kernels, record_step, saved_bytes
 
 
@@ -42,7 +42,7 @@ def seen_of(name: str, gpt: XttsGpt, record: StepRecord, **effective) -> Seen:
     optimizer = torch.optim.SGD(gpt.parameters())
     trace = Trace(switches=switches, record=record, model=gpt, optimizer=optimizer, scaler=False, loader=None)
     switch = next(switch for switch in SWITCHES if switch.name == name)
-    return behavior_of(switch).observe(trace)
+    return BEHAVIORS[switch.name].observe(trace)
 
 
 @pytest.mark.parametrize(

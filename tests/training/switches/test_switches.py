@@ -17,10 +17,11 @@ from utils.performance_utils.device import cpu_has_bf16
 from utils.project.paths import Project
 from utils.switches import SWITCHES, missed
 from utils.training.switches.attention import choose_kernel
-from utils.training.switches.base import Seen, choose_layout, resolve, state_of
+from utils.training.switches.base import Seen, choose_layout, state_of
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.device import _has_tf32
 from utils.training.switches.optim import choose_precision, make_accelerator
+from utils.training.switches.optimizer import resolve
 from utils.training.train import fine_tune
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

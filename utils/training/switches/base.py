@@ -1,11 +1,7 @@
-"""What a switch is made of: how it is resolved for a device, applied to a model, and seen in a step.
-
-What each of them does stands in the file that `utils.switches` names, loaded when it is needed.
-"""
+"""What a switch is made of: how it is resolved for a device, applied to a model, and seen in a step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +10,7 @@ from utils.config import TrainConfig
 from utils.hardware.gpu import AMPERE
 from utils.model.gpt import XttsGpt
 from utils.model.packing import Layout
-from utils.switches import SWITCHES, Switch
+from utils.switches import Switch
 from utils.training.switches.record import StepRecord
 
 MB = 1e6
@@ -108,42 +104,6 @@ def state_of(switch: Switch, asked: Any, seen: Seen, off: str | None) -> dict[st
         "reason": (off or f"what ran shows: {seen.observed}") if is_missed else None,
         "summary": (seen.summary or seen.observed) if seen.is_on else None,
     }
-
-
-def behavior_of(switch: Switch) -> Behavior:
-    """What a switch does."""
-    module, name = switch.behavior.split(":")
-    found: Behavior = getattr(import_module(module), name)
-    return found
-
-
-def resolve(asked: TrainConfig, device: torch.device) -> Switches:
-    """The switches of a run on its device.
-
-    Raises:
-        UserError: fp16 on a CPU.
-    """
-    effective, off = asked, {}
-    for switch in SWITCHES:
-        choose = behavior_of(switch).resolve
-        if choose is not None and switch.is_on(asked):
-            value = choose(asked, device)
-            if isinstance(value, Off):
-                off[switch.name], value = value.reason, switch.off
-            effective = replace(effective, **{switch.field: value})
-    is_compiled = effective.compile != "off"
-    layout = choose_layout(effective.sdpa, effective.mixed_precision, device, is_compiled=is_compiled)
-    return Switches(asked=asked, effective=effective, layout=layout, off=off)
-
-
-def report(trace: Trace) -> Report:
-    """Each switch: what was asked for, what the trace shows, and why it is off if it is."""
-    found = {}
-    for switch in SWITCHES:
-        behavior = behavior_of(switch)
-        asked = behavior.asked(trace) if behavior.asked else getattr(trace.switches.asked, switch.field)
-        found[switch.name] = state_of(switch, asked, behavior.observe(trace), trace.switches.off.get(switch.name))
-    return found
 
 
 def choose_layout(sdpa: bool, precision: str, device: torch.device, *, is_compiled: bool) -> Layout:

@@ -17,14 +17,35 @@ from utils.model.gpt import XttsGpt
 from utils.performance_utils.device import SIDE, half_precision_fault, trial
 from utils.performance_utils.settings import optimize_torch_settings
 from utils.switches import SWITCHES
-from utils.training.switches.attention import choose_kernel
-from utils.training.switches.base import GRAPHS, Report, Switches, Trace, behavior_of, report, resolve
-from utils.training.switches.compile import failure, failures, uncompile_blocks
-from utils.training.switches.device import limit_memory
+from utils.training.switches.attention import KERNELS, SDPA, choose_kernel
+from utils.training.switches.base import GRAPHS, Off, Report, Switches, Trace, choose_layout, state_of
+from utils.training.switches.compile import COMPILE, failure, failures, uncompile_blocks
+from utils.training.switches.device import LOADER, MEMORY, TF32, limit_memory
+from utils.training.switches.freeze_conditioning import FREEZE
+from utils.training.switches.gradient_checkpointing import CHECKPOINTING
+from utils.training.switches.lora import LORA
+from utils.training.switches.mixed_precision import PRECISION
 from utils.training.switches.optim import DTYPES, make_optimizer
+from utils.training.switches.optimizer_state import EIGHT_BIT, PAGED
 from utils.training.switches.record import StepRecord, compile_counts, record_step
 
 log = logging.getLogger(__name__)
+
+BEHAVIORS = {
+    "gradient_checkpointing": CHECKPOINTING,
+    "sdpa": SDPA,
+    "attention": KERNELS,
+    "mixed_precision": PRECISION,
+    "compile": COMPILE,
+    "eight_bit_optimizer": EIGHT_BIT,
+    "paged_optimizer": PAGED,
+    "freeze_conditioning": FREEZE,
+    "lora": LORA,
+    "cuda_memory_fraction": MEMORY,
+    "tf32": TF32,
+    "loader": LOADER,
+}
+"""By the switch's name in the event."""
 
 Result = TypeVar("Result")
 
@@ -67,9 +88,9 @@ class Optimizations:
         self.set_up()
         gpt.options.dropout, gpt.options.sdpa = effective.dropout or 0.0, effective.sdpa
         gpt.options.checkpointing = effective.gradient_checkpointing
-        for switch in SWITCHES:
-            if apply := behavior_of(switch).apply:
-                apply(gpt, effective)
+        for behavior in BEHAVIORS.values():
+            if behavior.apply:
+                behavior.apply(gpt, effective)
         choose_kernel(self.switches, gpt, self.device)
         return gpt.to(self.device)
 
@@ -154,6 +175,37 @@ class Optimizations:
         return self.reported
 
 
+def resolve(asked: TrainConfig, device: torch.device) -> Switches:
+    """The switches of a run on its device.
+
+    Raises:
+        UserError: fp16 on a CPU.
+    """
+    effective, off = asked, {}
+    for switch in SWITCHES:
+        if (choose := BEHAVIORS[switch.name].resolve) and switch.is_on(asked):
+            value = choose(asked, device)
+            if isinstance(value, Off):
+                off[switch.name], value = value.reason, switch.off
+            effective = replace(effective, **{switch.field: value})
+    return Switches(
+        asked=asked,
+        effective=effective,
+        layout=choose_layout(effective.sdpa, effective.mixed_precision, device, is_compiled=effective.compile != "off"),
+        off=off,
+    )
+
+
+def report(trace: Trace) -> Report:
+    """Each switch: what was asked for, what the trace shows, and why it is off if it is."""
+    found = {}
+    for switch in SWITCHES:
+        behavior = BEHAVIORS[switch.name]
+        asked = behavior.asked(trace) if behavior.asked else getattr(trace.switches.asked, switch.field)
+        found[switch.name] = state_of(switch, asked, behavior.observe(trace), trace.switches.off.get(switch.name))
+    return found
+
+
 def try_gpu_paths(switches: Switches, device: torch.device) -> None:
     """Try each path that only a GPU has once, on a small input, before a run relies on it; what fails is off.
 
@@ -186,4 +238,4 @@ def _captured_graph(device: torch.device) -> None:
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         values += 1
     graph.replay()
-    assert bool((values == 1).all()), "a captured graph computed something else"
+    assert (values == 1).all(), "a captured graph computed something else"
