@@ -24,6 +24,16 @@ def greedy(
     return torch.tensor(sentence.codes), decoder.hidden(sentence)[None]
 
 
+def decoded(decoder: Decoder, wanted: list[Sentence]) -> list[list[int]]:
+    """Codes of sentences that join as soon as there is room."""
+    waiting = list(wanted)
+    while waiting or decoder.sentences:
+        while waiting and decoder.takes(waiting[0].adapter):
+            decoder.join(waiting.pop(0))
+        decoder.step()
+    return [sentence.codes for sentence in wanted]
+
+
 def said(
     synthesizer: Synthesizer, text: str, *, voice: Voice | None = None, guard: bool = True, **settings: Any
 ) -> Tensor:

@@ -10,13 +10,6 @@ from tests.audio.signals import tone
 from utils.audio.resample import resample
 
 
-@pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 24_000, 32_000, 44_100, 48_000, 96_000])
-def test_a_tone_stays_the_same_tone(rate: int) -> None:
-    resampled = resample(tone(1, rate), rate, 22_050)
-    assert resampled.shape == (1, 22_050)
-    torch.testing.assert_close(resampled[:, 2_000:-2_000], tone(1, 22_050)[:, 2_000:-2_000], atol=1e-3, rtol=0)
-
-
 def _stock(rate: int, target: int) -> Resample:
     return Resample(
         rate,
@@ -44,11 +37,6 @@ def test_several_samples_at_once_are_those_of_torchaudio(rate: int, count: int) 
 def test_kernels_without_their_zeros_give_what_torchaudio_gives(rate: int, count: int) -> None:
     wav = 0.2 * torch.randn(1, count, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(resample(wav, rate, 16_000), _stock(rate, 16_000)(wav), atol=1e-6, rtol=0)
-
-
-def test_what_lies_above_the_new_band_is_removed() -> None:
-    above = tone(1, 48_000, hertz=15_000)
-    assert resample(above, 48_000, 22_050)[:, 500:-500].abs().max() < 1e-4
 
 
 def test_equal_rates_change_nothing() -> None:

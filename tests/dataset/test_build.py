@@ -129,15 +129,6 @@ def test_clips_of_the_same_name_in_different_folders_are_both_kept(tmp_path: Pat
     assert len(prepare(config(tmp_path / "in", tmp_path / "out")).used) == 2
 
 
-def test_the_limits_of_the_settings_are_the_limits(tmp_path: Path) -> None:
-    source = make_source(tmp_path / "in", 4)
-    longest = max(soundfile.info(clip.audio).frames for clip in demo_clips(4))
-    report = prepare(config(source, tmp_path / "out", max_audio_length=longest))
-    assert len(report.used) == 4
-    shorter = prepare(config(source, tmp_path / "out", project="other", max_audio_length=longest - 1))
-    assert [clip.reason for clip in shorter.dropped] == ["too long"]
-
-
 def test_the_base_sets_the_limits_that_the_settings_leave_open(tmp_path: Path) -> None:
     base = copy_of_tiny(tmp_path / "base", max_audio_length=100_000, max_text_length=80)
     settings = config(make_source(tmp_path / "in", 12), tmp_path / "out", base=str(base))  # type: ignore[arg-type]
@@ -183,9 +174,8 @@ def test_progress_counts_every_clip(tmp_path: Path) -> None:
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-@pytest.mark.parametrize("language", ["en", "EN", "en-us"])
-def test_the_language_file_holds_the_plain_code(tmp_path: Path, language: str) -> None:
-    prepare(config(make_source(tmp_path / "in", 2), tmp_path, language=language))
+def test_the_language_file_holds_the_plain_code(tmp_path: Path) -> None:
+    prepare(config(make_source(tmp_path / "in", 2), tmp_path, language="EN-us"))
     assert Project(name="voice", output=tmp_path).language() == "en"
 
 

@@ -53,7 +53,7 @@ def _bad_audio(folder: Path) -> dict[str, tuple[str, str]]:
     (folder / "playlist.wav").write_text("#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
     (folder / "text.mp3").write_text("I am text.\n" * 50)
     with (folder / "zeros.mp3").open("wb") as sparse:
-        sparse.truncate(10 * 2**30)
+        sparse.truncate(100 * 2**20)
     # As protected music is: the container can be read, what is in it cannot.
     encode(folder / "drm.m4a", tone(2, DATASET_RATE), DATASET_RATE, codec="aac", container="ipod")
     protected = bytearray((folder / "drm.m4a").read_bytes().replace(b"mp4a", b"drms"))
@@ -134,28 +134,18 @@ def test_rows_that_are_damaged_or_huge_cost_only_themselves(tmp_path: Path) -> N
 
 def test_a_table_that_is_damaged_all_over_is_refused_but_other_inputs_are_read(tmp_path: Path) -> None:
     source = make_source(tmp_path / "in", 3)
-    (tmp_path / "nuls.csv").write_bytes(b"audio_file|text\n" + b"a\0b.wav|x\0y\n" * 9)
     (tmp_path / "latin.csv").write_bytes(b"audio_file|text\na.wav|caf\x81\n")
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr("a.wav", bytes(30 * 2**20))
-    with zipfile.ZipFile(tmp_path / "path.zip", "w") as escape:
-        escape.writestr("../../a.wav", b"RIFF")
-    bad = [tmp_path / name for name in ("nuls.csv", "latin.csv", "bomb.zip", "path.zip", "nothing")]
+    bad = [tmp_path / name for name in ("latin.csv", "bomb.zip", "nothing")]
     report = prepare(config(source, tmp_path / "out", also=tuple(bad)))
     found = _dropped(report)
     assert len(report.used) == 3
     assert {name: clip.reason for name, clip in found.items()} == dict.fromkeys(
         (path.name for path in bad), "unreadable input"
     )
-    for name, words in {
-        "nuls.csv": "NUL",
-        "latin.csv": "not UTF-8",
-        "bomb.zip": "times its size",
-        "path.zip": "outside itself",
-        "nothing": "does not exist",
-    }.items():
-        assert words in found[name].detail
-    assert not (tmp_path / "a.wav").exists()
+    for path, words in zip(bad, ("not UTF-8", "times its size", "does not exist"), strict=True):
+        assert words in found[path.name].detail
 
 
 def test_cells_that_spreadsheets_would_run_stay_text(tmp_path: Path) -> None:
@@ -222,22 +212,24 @@ def _memory_taken(before: str, work: str, *arguments: Path) -> float:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="memory is limited by the system only on POSIX")
-def test_ten_hours_of_silence_take_no_memory_and_stop_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hours", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_hours_of_silence_take_no_memory_and_stop_nothing(tmp_path: Path, hours: int) -> None:
     source = make_source(tmp_path / "in", 3)
-    _sparse_wav(source / "night.wav", TEN_HOURS, 8_000)
+    _sparse_wav(source / "night.wav", hours * 3_600, 8_000)
+    last = f"0{hours - 1}:59:0"
     (source / "night.srt").write_text(
-        "1\n00:00:01,000 --> 00:00:04,000\nThis is not said.\n\n2\n09:59:00,000 --> 09:59:04,000\nNor this.\n"
+        f"1\n00:00:01,000 --> 00:00:04,000\nThis is not said.\n\n2\n{last}0,000 --> {last}4,000\nNor this.\n"
     )
-    _sparse_wav(source / "whole.wav", TEN_HOURS, 8_001)
+    _sparse_wav(source / "whole.wav", hours * 3_600, 8_001)
     with (source / "metadata.csv").open("a", encoding="utf-8") as table:
-        table.write("whole.wav|Ten hours in a row.|demo\n")
+        table.write("whole.wav|Hours in a row.|demo\n")
     small = make_source(tmp_path / "small", 3)
     script = (
         "settings = config(Path(sys.argv[1]), Path(sys.argv[2]), workers=1);"
         "prepare(config(Path(sys.argv[3]), Path(sys.argv[2]), project='small', workers=1));"
     )
     more = _memory_taken(script, "prepare(settings)", source, tmp_path / "out", small)
-    # In float32 the two recordings are 2.3 GB.
+    # In float32 the two recordings are 230 MB an hour.
     assert more < 200, f"{more} MB more than for three clips"
     report = Report.load(Project(name="voice", output=tmp_path / "out").report)
     assert len(report.used) == 3
@@ -245,15 +237,28 @@ def test_ten_hours_of_silence_take_no_memory_and_stop_nothing(tmp_path: Path) ->
     assert {Path(clip.source).name for clip in report.dropped} == {"night.wav", "whole.wav"}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="memory is limited by the system only on POSIX")
-@pytest.mark.parametrize("seconds", [1_200, pytest.param(TEN_HOURS, marks=pytest.mark.slow)])
-def test_silence_that_a_recogniser_is_given_is_reported_and_takes_no_memory(tmp_path: Path, seconds: int) -> None:
-    short, long = tmp_path / "short", tmp_path / "long"
-    for folder, length in ((short, 120), (long, seconds)):
-        folder.mkdir()
-        _sparse_wav(folder / "night.wav", length, 16_000)
-        make_source(folder / "clips", 3)
+def _night(folder: Path, seconds: int) -> Path:
+    """A silent recording beside three clips."""
+    folder.mkdir()
+    _sparse_wav(folder / "night.wav", seconds, 16_000)
+    make_source(folder / "clips", 3)
+    return folder
+
+
+def test_silence_that_a_recogniser_is_given_is_reported(tmp_path: Path) -> None:
     # Its weights are not needed: there is no speech.
+    (tmp_path / "whisper").mkdir()
+    whisper = str(tmp_path / "whisper")
+    report = prepare(config(_night(tmp_path / "in", 120), tmp_path / "out", transcriber=whisper, workers=1))
+    (night,) = report.dropped
+    found = (night.name.split()[0], night.reason, night.detail)
+    assert found == ("night.wav", "silent", "Whisper found no speech") and len(report.used) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="memory is limited by the system only on POSIX")
+def test_silence_that_a_recogniser_is_given_takes_no_memory(tmp_path: Path) -> None:
+    short, long = _night(tmp_path / "short", 120), _night(tmp_path / "long", TEN_HOURS)
     (tmp_path / "whisper").mkdir()
     script = (
         "settings = lambda n: config(Path(sys.argv[n]), Path(sys.argv[3]), transcriber=sys.argv[4],"
@@ -263,11 +268,3 @@ def test_silence_that_a_recogniser_is_given_is_reported_and_takes_no_memory(tmp_
     more = _memory_taken(script, "prepare(settings(2))", short, long, tmp_path / "out", tmp_path / "whisper")
     # In float32 ten hours are 2.3 GB.
     assert more < 150, f"{more} MB more than for two minutes"
-    report = Report.load(Project(name="p2", output=tmp_path / "out").report)
-    (night,) = report.dropped
-    assert (night.name.split()[0], night.reason, night.detail) == (
-        "night.wav",
-        "silent",
-        "Whisper found no speech",
-    )
-    assert len(report.used) == 3

@@ -55,14 +55,15 @@ def trained(tmp_path_factory) -> Project:
 
 def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PATH", "/nowhere")  # no espeak-ng
-    command.main(["--project", trained.name, "--output", str(trained.output), "--checkpoint", "best,base"])
+    export_model(ExportConfig(project=trained.name, output=trained.output))
+    command.main(["--project", trained.name, "--output", str(trained.output), "--checkpoint", "best,base,ready"])
     printed = capsys.readouterr().out
     assert "right sentence among all" in printed
     assert "not measured: right sentence among near misses: espeak-ng is not installed" in printed
     assert "not measured: word error rate: no recognizer is installed" in printed
     (folder,) = (trained.folder / "evaluation").iterdir()
     found = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-    assert [model["name"] for model in found["models"]] == ["best", "base"]
+    assert [model["name"] for model in found["models"]] == ["best", "base", "ready"]
     assert set(found["missing"]) - {"second_cosine"} == {"near_miss", "wer", "cer"}
     for model in found["models"]:
         assert [sentence["text"] for sentence in model["sentences"]] == ["Come in.", "No."]
@@ -76,10 +77,10 @@ def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeyp
 
 def test_the_demo_compares_the_base_with_the_trained_voice(trained: Project, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys.modules["utils.evaluation.evaluate"], "evaluate", lambda config, progress: config)
     config = demo.DemoConfig(project=trained.name, output=trained.output, base="tiny")
-    export_model(ExportConfig(project=trained.name, output=trained.output))
-    found = demo.measure_voices(config, lambda *_: None)
-    assert [model.name for model in found.models] == ["base", "ready"]
+    asked = demo.measure_voices(config, lambda *_: None)
+    assert (asked.checkpoint, asked.sentences, asked.project) == ("base,ready", None, trained.name)
 
 
 def test_a_text_file_needs_the_synthesiser(trained: Project, tmp_path: Path, monkeypatch) -> None:

@@ -159,11 +159,6 @@ def test_bitsandbytes_is_named_where_it_is_missing(monkeypatch):
     assert not recommend("production", make_machine(make_gpu(24, AMPERE))).problems
 
 
-def test_a_card_is_named_by_the_memory_that_it_is_sold_with():
-    result = recommend("production", make_machine(make_gpu(12, AMPERE)))
-    assert ", 12 GB: planned for the row 12-16 GB" in result.reasons[0]
-
-
 def test_a_machine_too_small_for_any_plan_is_told_so():
     result = recommend("production", make_machine(make_gpu(2, AMPERE)))
     assert "even the smallest plan needs" in result.problems[-1] and not result.fit.fits

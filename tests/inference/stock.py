@@ -21,8 +21,8 @@ def load_stock(folder: Path):
 
 
 @torch.inference_mode()
-def stock_greedy(stock, tokens: list[int], voice: Voice, repetition_penalty: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes [M], latents [1, M, D] and sound [1, N] of one text: the steps of Xtts.inference, without sampling."""
+def stock_greedy(stock, tokens: list[int], voice: Voice, repetition_penalty: float) -> tuple[Tensor, Tensor]:
+    """Codes [M] and latents [1, M, D] of one text: the steps of Xtts.inference, without sampling."""
     text = torch.tensor([tokens])
     codes = stock.gpt.generate(
         cond_latents=voice.latents,
@@ -41,5 +41,10 @@ def stock_greedy(stock, tokens: list[int], voice: Voice, repetition_penalty: flo
         return_attentions=False,
         return_latent=True,
     )
-    wav = stock.hifigan_decoder(latents, g=voice.embedding)
-    return codes[0], latents, wav.view(1, -1)
+    return codes[0], latents
+
+
+@torch.inference_mode()
+def stock_sound(stock, latents: Tensor, voice: Voice) -> Tensor:
+    """What stock's decoder makes of latents, [1, N]."""
+    return stock.hifigan_decoder(latents, g=voice.embedding).view(1, -1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.decoding import said
+from tests.decoding import decoded, said
 from tests.inference.stock import load_stock, stock_greedy
 from utils.bases.base import Base
 from utils.bases.find import find_base
@@ -70,7 +70,7 @@ def test_eight_sentences_side_by_side_have_the_codes_that_stock_gives_each(tiny,
     while decoder.sentences:
         decoder.step()
     for one, sentence in zip(tokens, side_by_side, strict=True):
-        codes, latents, _ = stock_greedy(stock, one, voice, 2.0)
+        codes, latents = stock_greedy(stock, one, voice, 2.0)
         assert sentence.codes == codes.tolist()
         assert sentence.hidden is not None and (sentence.hidden - latents[0]).abs().max() < 1e-4
 
@@ -109,18 +109,13 @@ def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precisio
             Sentence(latents=voice.latents, tokens=starter.tokenizer.encode(text, "en"), settings=GREEDY, limit=20)
             for text in TEXTS
         ]
-        said = list(waiting)
-        while waiting or decoder.sentences:
-            while waiting and decoder.takes(None):
-                decoder.join(waiting.pop(0))
-            decoder.step()
-        return [sentence.codes for sentence in said]
+        return decoded(decoder, waiting)
 
     assert codes(1) == codes(4)
     assert [warning for warning in every_warning if "TF32" in str(warning.message)] == []
 
 
-@pytest.mark.parametrize("speed", [1.0, 0.7, 1.6])
+@pytest.mark.parametrize("speed", [1.0, 0.7])
 def test_chunks_are_the_whole_sentence(starter, speed: float) -> None:
     for whole, streamed in zip(
         spoken(starter, utterances(starter, settings=SpeechSettings(speed=speed))),
@@ -131,12 +126,12 @@ def test_chunks_are_the_whole_sentence(starter, speed: float) -> None:
 
 
 def test_chunks_of_stocks_decoder_are_the_whole_sentence(tiny) -> None:
-    latents = torch.randn(1, 36, tiny.gpt.shape.width, generator=torch.Generator().manual_seed(0))
+    latents = torch.randn(1, 18, tiny.gpt.shape.width, generator=torch.Generator().manual_seed(0))
     embedding = tiny.default_voice().embedding
-    for speed in (1.0, 0.5, 2.0):
+    for speed in (1.0, 2.0):
         whole = tiny.vocoder(latents, embedding, speed=speed)
         stream = tiny.vocoder.stream(embedding, speed=speed)
-        chunks = [stream.add(latents[:, :count], is_last=count == 36) for count in (1, 2, 8, 9, 20, 21, 36)]
+        chunks = [stream.add(latents[:, :count], is_last=count == 18) for count in (1, 2, 8, 9, 18)]
         assert chunks[2].size(1) > 0 or speed == 2.0
         assert (torch.cat(chunks, dim=1) - whole).abs().max() < 1e-5
 
@@ -286,10 +281,8 @@ def test_sentence_by_sentence_is_a_pause_apart_and_says_what_stays_wrong(starter
     assert [line.rpartition(": ")[2] for line in warned] == ["No.", "The train was late again.", "No."]
 
 
-@pytest.mark.parametrize("word", ["No", "Hello", "Yes"])
-def test_piece_without_a_final_mark_ends_as_with_one(starter, word: str) -> None:
-    bare, marked = (starter.pieces(text, "en")[0] for text in (word, f"{word}."))
-    assert bare.tokens == marked.tokens and bare.text == word
-    voice = starter.default_voice()
-    lengths = [said(starter, text, voice=voice, seed=1).size(1) for text in (word, f"{word}.")]
+def test_piece_without_a_final_mark_ends_as_with_one(starter) -> None:
+    bare, marked = (starter.pieces(text, "en")[0] for text in ("Hello", "Hello."))
+    assert bare.tokens == marked.tokens and bare.text == "Hello"
+    lengths = [said(starter, text, seed=1).size(1) for text in ("Hello", "Hello.")]
     assert lengths[0] == lengths[1] < 36_000

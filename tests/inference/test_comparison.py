@@ -86,21 +86,30 @@ def project(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return Project(name=made.name, output=tmp_path)
 
 
-def exported(project: Project, monkeypatch: pytest.MonkeyPatch, body: str, *arguments: str, **settings) -> dict:
-    """What about.json says of the comparison by a program of the test's own."""
-    command = [sys.executable, "-S", "-c", HEAD + body, *arguments]
-    monkeypatch.setattr(export, "compare_with_base", partial(compare_with_base, command=command))
-    ready = export_model(ExportConfig(project=project.name, output=project.output, tune_decoder=False, **settings))
-    return json.loads((ready / "about.json").read_text(encoding="utf-8"))[COMPARISON]
+def config_of(project: Project, **settings) -> ExportConfig:
+    return ExportConfig(project=project.name, output=project.output, tune_decoder=False, **settings)
+
+
+def command(body: str, *arguments: str) -> list[str]:
+    """A program of the test's own that compares."""
+    return [sys.executable, "-S", "-c", HEAD + body, *arguments]
+
+
+def compared(project: Project, body: str, *arguments: str, **settings) -> dict:
+    run, how = next(project.runs.iterdir()), command(body, *arguments)
+    return compare_with_base(run, project.ready, project, config_of(project, **settings), lambda *_: None, command=how)
 
 
 def test_a_worse_model_is_exported_with_a_warning_and_a_good_one_without(project, monkeypatch, caplog) -> None:
     caplog.set_level(logging.INFO, logger="utils")
-    found = exported(project, monkeypatch, COMPARED, "[1.0, 0.875]")
+    found = compared(project, COMPARED, "[1.0, 0.875]")
     assert found["is_worse"] is False and found["recognizer"] is None
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     assert "the right words in 8 of 8 texts (base 8), no defect in 7 of 8 texts (base 8)" in caplog.text
-    found = exported(project, monkeypatch, COMPARED, "[0.375, 0.25]")
+    worse = partial(compare_with_base, command=command(COMPARED, "[0.375, 0.25]"))
+    monkeypatch.setattr(export, "compare_with_base", worse)
+    about = json.loads((export_model(config_of(project)) / "about.json").read_text(encoding="utf-8"))
+    found = about[COMPARISON]
     assert found["is_worse"] is True and found["model"] == {"words": 0.375, "flawless": 0.25}
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning.startswith("this model speaks clearly worse than its base: the right words in 3 of 8 texts")
@@ -118,18 +127,18 @@ def test_a_worse_model_is_exported_with_a_warning_and_a_good_one_without(project
 )
 def test_what_was_not_compared_is_said(project, monkeypatch, caplog, body: str, reason: str, level: str) -> None:
     caplog.set_level(logging.INFO, logger="utils")
-    monkeypatch.setattr(comparison, "LONGEST_S", 1.0 if "sleep" in body else 30.0)
-    found = exported(project, monkeypatch, body)
+    monkeypatch.setattr(comparison, "LONGEST_S", 0.6 if "sleep" in body else 30.0)
+    found = compared(project, body)
     assert found["texts"] == 0 and reason in found["reason"]
     assert any(record.levelname == level and reason in record.getMessage() for record in caplog.records)
 
 
 def test_reasons_not_to_compare(project, monkeypatch) -> None:
     asked = 'tell("failed", reason="it was asked")'
-    assert exported(project, monkeypatch, asked, compare=False)["reason"] == "it was switched off"
+    assert compared(project, asked, compare=False)["reason"] == "it was switched off"
     monkeypatch.setattr(comparison, "LEAST_TEXTS", 21)
-    assert "texts are too few, it takes 21" in exported(project, monkeypatch, asked)["reason"]
+    assert "texts are too few, it takes 21" in compared(project, asked)["reason"]
     project.train_csv.unlink()
-    assert "the dataset cannot be read" in exported(project, monkeypatch, asked)["reason"]
+    assert "the dataset cannot be read" in compared(project, asked)["reason"]
     monkeypatch.setattr(Base, "can_speak", False)
-    assert exported(project, monkeypatch, asked)["reason"] == "the base does not speak"
+    assert compared(project, asked)["reason"] == "the base does not speak"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.decoding import decoded
 from tests.emulated_flash import emulated_flash
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
@@ -19,7 +20,7 @@ from utils.inference.engine import Synthesizer
 from utils.model.gpt import ForwardOptions
 from utils.options import SpeechSettings
 
-SETTINGS = {"greedy": SpeechSettings(temperature=0), "sampled": SpeechSettings()}
+GREEDY = SpeechSettings(temperature=0)
 
 
 class Nothing:
@@ -92,20 +93,10 @@ def sentences(gpt, sampling: SpeechSettings) -> list[Sentence]:
     return made
 
 
-def decoded(decoder: Decoder, wanted: list[Sentence]) -> list[list[int]]:
-    waiting = list(wanted)
-    while waiting or decoder.sentences:
-        while waiting and decoder.takes(waiting[0].adapter):
-            decoder.join(waiting.pop(0))
-        decoder.step()
-    return [sentence.codes for sentence in wanted]
-
-
-@pytest.mark.parametrize("sampling", SETTINGS)
-def test_graphs_give_the_codes_of_a_cpu(gpt, cuda, monkeypatch: pytest.MonkeyPatch, sampling: str) -> None:
-    by_graphs = decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
+def test_graphs_give_the_codes_of_a_cpu(gpt, cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_graphs = decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings()))
     monkeypatch.undo()
-    assert by_graphs == decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
+    assert by_graphs == decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings()))
 
 
 def test_the_variable_length_kernel_attends_to_what_a_slot_has(gpt) -> None:
@@ -139,7 +130,7 @@ def test_few_graphs_are_captured_and_none_while_speaking(gpt, cuda) -> None:
     captured = len(cuda)
     assert 0 < captured <= 9 and captured == len(decoder.graphs)
     decoded(decoder, sentences(gpt, SpeechSettings()))
-    decoded(decoder, sentences(gpt, SpeechSettings(temperature=0)))
+    decoded(decoder, sentences(gpt, GREEDY))
     assert len(cuda) == captured
     # Another thread's CUDA calls do not end a capture, and all captures share one stream.
     assert {how["capture_error_mode"] for how in cuda} == {"thread_local"}
@@ -244,14 +235,13 @@ def adapters(gpt) -> list[Adapter]:
     ]
 
 
-@pytest.mark.parametrize("sampling", SETTINGS)
 def test_voices_are_captured_together_once_and_have_the_codes_of_a_cpu(
-    gpt, cuda, monkeypatch: pytest.MonkeyPatch, sampling: str
+    gpt, cuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = adapters(gpt)
 
     def made() -> list[Sentence]:
-        found = sentences(gpt, SETTINGS[sampling])
+        found = sentences(gpt, GREEDY)
         for sentence, adapter in zip(found, (first, None, second, first, second), strict=True):
             sentence.adapter = adapter
         return found
@@ -262,8 +252,4 @@ def test_voices_are_captured_together_once_and_have_the_codes_of_a_cpu(
     assert len(cuda) == 3 * captured
     assert decoded(decoder, made()) == found and len(cuda) == 3 * captured
     monkeypatch.undo()
-    assert (
-        found
-        == decoded(Decoder(gpt, slots=4), made())
-        != decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
-    )
+    assert found == decoded(Decoder(gpt, slots=4), made()) != decoded(Decoder(gpt, slots=4), sentences(gpt, GREEDY))

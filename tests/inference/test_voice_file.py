@@ -13,10 +13,11 @@ import soundfile
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from starlette.testclient import TestClient
 from torch import Tensor
 
+from tests.decoding import decoded
 from tests.model.hub_server import only_hub, published_tiny
-from tests.server.conftest import start_server
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils import jobs
@@ -27,7 +28,6 @@ from utils.cli.job import COMMANDS
 from utils.config import ExportConfig
 from utils.errors import UserError
 from utils.inference.adapters import MAX_ADAPTERS, Adapter
-from utils.inference.decode import Decoder
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model, export_voice
 from utils.inference.model_cache import ModelCache
@@ -38,6 +38,10 @@ from utils.model.weights import read_weights
 from utils.options import SpeechSettings
 from utils.project.paths import Project
 from utils.runs.layout import VOICE_FILE
+from utils.server.api import SpeechApi
+from utils.server.application import create_application
+from utils.server.service import SpeechService
+from utils.server.settings import ServerConfig
 from utils.speech.models import find_model, own_recording, speaking_models
 from utils.training.train import fine_tune
 from webui.handlers import live, training
@@ -92,20 +96,11 @@ def sentences(speaker: Synthesizer, how: str) -> list[Sentence]:
     ]
 
 
-def decoded(decoder: Decoder, waiting: list[Sentence]) -> list[list[int]]:
-    wanted = list(waiting)
-    while waiting or decoder.sentences:
-        while waiting and decoder.takes(waiting[0].adapter):
-            decoder.join(waiting.pop(0))
-        decoder.step()
-    return [sentence.codes for sentence in wanted]
-
-
 def codes(speaker: Synthesizer, how: str) -> list[list[int]]:
     return decoded(speaker.batch.decoder, sentences(speaker, how))
 
 
-def merged(file: Path, change: Callable[[Tensor], Tensor] = lambda delta: delta) -> Synthesizer:
+def merged(file: Path) -> Synthesizer:
     """The base with the additions of a voice's file in its weights."""
     base, tensors = find_base("tiny"), read_weights(file)
     state = load_gpt(base).state_dict()
@@ -126,14 +121,6 @@ def test_a_voice_has_the_codes_of_the_exported_model_and_of_its_file_merged(anna
     assert found == codes(whole, how) == codes(same, how)
     base._own = own
     assert found != codes(base, how) and sum(map(len, found)) > 60, "the additions must matter"
-
-
-def test_each_export_keeps_what_the_other_has_made(anna: Project) -> None:
-    whole, voice = anna.ready / "model.pth", voice_of(anna)
-    begun = whole.stat().st_mtime_ns
-    assert voice.stat().st_mtime_ns < begun
-    export_voice(ExportConfig(project=anna.name, output=anna.output))
-    assert whole.stat().st_mtime_ns == begun < voice.stat().st_mtime_ns
 
 
 def test_voices_side_by_side_and_the_base_are_what_they_are_alone(anna: Project, ben: Project) -> None:
@@ -219,27 +206,26 @@ def test_python_command_and_server_speak_with_it(anna: Project, ben: Project, tm
     said = [one.speak("No.", speed=4.0) for one in (speaker, other)]
     assert said[0].wav.shape != said[1].wav.shape or (said[0].wav != said[1].wav).any()
     common = ["--text", "No.", "--precision", "fp32", "--device", "cpu", "--seed", "1", "--speed", "4"]
-    asked = (
-        ["--adapter", str(voice_of(anna))],
-        ["--project", "anna", "--model", "voice", "--output", str(anna.output)],
-    )
-    for number, how in enumerate(asked):
-        synthesize.main([*how, *common, "--split", "sentences", "--out", str(tmp_path / f"{number}.wav")])
-        samples, _ = soundfile.read(tmp_path / f"{number}.wav", dtype="float32")
+    for how in (["--adapter", str(voice_of(anna))], ["--project", "anna", "--model", "voice"]):
+        place = ["--output", str(anna.output), "--out", str(tmp_path / "said.wav")]
+        synthesize.main([*how, *common, "--split", "sentences", *place])
+        samples, _ = soundfile.read(tmp_path / "said.wav", dtype="float32")
         assert abs(samples - said[0].wav).max() < 1e-4
 
-    server = start_server(anna.output, "--precision", "fp32", "--device", "cpu", "--model", "anna/voice")
+    service = SpeechService(ServerConfig(output=anna.output, precision="fp32", device="cpu", model="anna/voice"))
+    server = TestClient(create_application(SpeechApi(service), ()), base_url="http://127.0.0.1:8020")
+    service.start()
     try:
         names = [model["id"] for model in server.get("/v1/models").json()["data"]]
         assert {"anna/ready", "anna/voice", "ben/voice"} <= set(names)
+        asked = {"input": "No.", "seed": 1, "speed": 4.0, "split": "sentences", "response_format": "pcm"}
         for name, speech in (("anna/voice", said[0]), ("ben/voice", said[1])):
-            answer = server.post(model=name, input="No.", speed=4.0, split="sentences")
+            answer = server.post("/v1/audio/speech", json=asked | {"model": name, "voice": "default"})
             samples = torch.frombuffer(bytearray(answer.content), dtype=torch.int16) / 32_768
             assert (samples - torch.from_numpy(speech.wav)).abs().max() < 1e-3, name
         loaded = server.get("/metrics").text
     finally:
-        server.process.terminate()
-        server.process.communicate(timeout=30)
+        service.close()
     assert 'model="tiny"' in loaded and "/voice" not in loaded, "both are spoken by one base"
 
 
@@ -261,6 +247,7 @@ def test_the_page_exports_it_where_its_checkbox_is_ticked(anna: Project, monkeyp
     values = {"project.project": "anna", "train.run": "", "train.checkpoint": "best", "train.decoder": "default"}
     training.export(studio, values | {"train.adapter": True})
     before = [file.stat().st_mtime_ns for file in (voice_of(anna), anna.ready / "model.pth")]
+    assert before[0] < before[1], "the whole model left the voice where it was"
     COMMANDS["export"][1](asked[0], lambda *now: None)
     after = [file.stat().st_mtime_ns for file in (voice_of(anna), anna.ready / "model.pth")]
     assert after[0] > before[0] and after[1] == before[1]
@@ -301,8 +288,15 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Tensor], dict], object], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def tiny() -> Synthesizer:
+    return Synthesizer(find_base("tiny"))
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_file_that_does_not_fit_is_refused_in_words(anna: Project, tmp_path: Path, fault: str) -> None:
+def test_a_file_that_does_not_fit_is_refused_in_words(
+    anna: Project, tiny: Synthesizer, tmp_path: Path, fault: str
+) -> None:
     change, message = FAULTS[fault]
     file = changed(voice_of(anna), tmp_path / VOICE_FILE, change)
     if message == "BASES":
@@ -311,7 +305,7 @@ def test_a_file_that_does_not_fit_is_refused_in_words(anna: Project, tmp_path: P
     if message == "VOCABULARY":
         message, where = "tiny has another vocabulary than this voice was trained with: ", find_base("tiny").vocab
     with pytest.raises(UserError, match=f"(?s){message}") as error:
-        Synthesizer(find_base("tiny")).adapted(file)
+        tiny.adapted(file)
     assert str(where) in str(error.value)
 
 
@@ -335,10 +329,8 @@ def test_its_base_is_downloaded_by_the_name_in_the_file(
     files = published_tiny()
     origin = {"name": "v2.0.2", "folder": "", "sha256": hashlib.sha256(files["model.pth"]).hexdigest()}
     file = changed(voice_of(anna), tmp_path / VOICE_FILE, lambda _, facts: facts["base"].update(origin))
-    spoken, common = (
-        tmp_path / "spoken.wav",
-        ["--text", "No.", "--device", "cpu", "--out", str(tmp_path / "spoken.wav")],
-    )
+    spoken = tmp_path / "spoken.wav"
+    common = ["--text", "No.", "--speed", "4", "--device", "cpu", "--out", str(spoken)]
     with only_hub(monkeypatch, tmp_path / "bases", {"v2.0.2": files}):
         with pytest.raises(SystemExit):
             synthesize.main(["--adapter", str(file), *common])

@@ -1,15 +1,11 @@
 """Text rules: stock's own public cases, our tables, what has no rule is reported, and rules keep their promises."""
 
-import ast
-import importlib.util
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sources import parsed
 from tests.text.alphabets import ALPHABETS
 from utils.bases.find import find_base
 from utils.errors import UserError
@@ -17,62 +13,6 @@ from utils.text.amharic.sounds import to_latin_text
 from utils.text.languages import plain_code
 from utils.text.normalize import normalize
 from utils.text.tokenizer import UNKNOWN
-
-STOCK_TESTS = ("test_expand_numbers_multilingual", "test_abbreviations_multilingual", "test_symbols_multilingual")
-
-
-def stock_cases() -> list[tuple[str, str, str]]:
-    """The public cases that coqui-tts carries beside its cleaners, read from the installed package."""
-    package = importlib.util.find_spec("TTS")
-    assert package is not None and package.submodule_search_locations
-    file = Path(package.submodule_search_locations[0]) / "tts" / "layers" / "xtts" / "tokenizer.py"
-    functions = {node.name: node for node in parsed(file).body if isinstance(node, ast.FunctionDef)}
-    lists = [node for name in STOCK_TESTS for node in ast.walk(functions[name]) if isinstance(node, ast.Assign)]
-    found = [ast.literal_eval(node.value) for node in lists if isinstance(node.value, ast.List)]
-    return [case for cases in found for case in cases]
-
-
-def stock_reads(text: str, language: str) -> str | None:
-    """The whole cleaner of coqui-tts; None where it fails: its num2words knows no Hindi."""
-    from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
-
-    try:
-        return str(VoiceBpeTokenizer().preprocess_text(text, language)).strip().lower()
-    except NotImplementedError:
-        return None
-
-
-def test_the_public_cases_of_stock_pass_through_our_path() -> None:
-    """What stock reads we read alike, and nearly always as its cases expect of one step."""
-    cases = stock_cases()
-    assert len(cases) > 80 and len({language for _, _, language in cases}) >= 15
-    ours = {(text, language): normalize(text, language).text for text, _, language in cases}
-    stock = {(text, language): stock_reads(text, language) for text, _, language in cases}
-    differ = {case: words for case, words in ours.items() if stock[case] not in (None, words)}
-    # Stock reads an amount only where its sign touches it.
-    assert differ == {
-        ("Die Rechnung beträgt £ 20", "de"): "die rechnung beträgt zwanzig pfund",
-        ("Mám 14% baterie", "cs"): "mám čtrnáct procent baterie",
-        ("في الـ 12,5 ثانية.", "ar"): "في الـ اثنا عشر فاصلة خمسة ثانية.",
-    }
-    assert {language for (_, language), words in stock.items() if words is None} == {"hi"}
-    alike = [case for case in cases if ours[case[0], case[2]] == normalize(case[1], case[2]).text]
-    # The pinned num2words has other decimals than the cases, and Chinese reads a percentage before its sign.
-    assert len(alike) >= len(cases) - 6 - len(differ)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected", "language"),
-    [
-        ("That will be 20.15€ sir.", "that will be twenty euro, fifteen cents sir.", "en"),
-        ("Ceci est un 1er test", "ceci est un premier test", "fr"),
-        ("In 12,5 Sekunden.", "in zwölf komma fünf sekunden.", "de"),
-        ("Hello Mr. Smith.", "hello mister smith.", "en"),
-        ("I have 14% battery", "i have fourteen percent battery", "en"),
-    ],
-)
-def test_words_of_the_whole_cleaner(text: str, expected: str, language: str) -> None:
-    assert normalize(text, language) == (expected, ())
 
 
 @pytest.mark.parametrize(
@@ -104,11 +44,6 @@ def test_hindi_numbers_have_their_own_table(text: str, expected: str) -> None:
 )
 def test_japanese_numbers_are_read_as_their_counters_want(text: str, expected: str) -> None:
     assert normalize(text, "ja") == (expected, ())
-
-
-def test_chinese_numbers_are_read() -> None:
-    text = normalize("今天有50人。", "zh-cn").text
-    assert "wu3shi2" in text and "50" not in text
 
 
 @pytest.mark.parametrize(
@@ -259,10 +194,10 @@ def test_codes_have_one_spelling(written: str, code: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "\u200b\ufeff", "שלום hello", "a" * 1_000_000, "ሰላም Привет hello", "\x00\x01", "1" * 10_000, "🇪🇹👩‍👩‍👧"],
-    ids=["empty", "blank", "invisible", "right to left", "one megabyte", "mixed", "control", "digits", "emoji"],
+    ["", " ", "\u200b\ufeff", "שלום hello", "a" * 300_000, "ሰላም Привет hello", "\x00\x01", "1" * 10_000, "🇪🇹👩‍👩‍👧"],
+    ids=["empty", "blank", "invisible", "right to left", "very long", "mixed", "control", "digits", "emoji"],
 )
-@pytest.mark.parametrize("language", ["amh", "fi", "sw", "xx"])
+@pytest.mark.parametrize("language", ["amh", "fi", "sw"])
 def test_bad_input_never_raises(text: str, language: str) -> None:
     assert isinstance(normalize(text, language).text, str)
 

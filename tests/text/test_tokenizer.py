@@ -32,25 +32,6 @@ def test_a_vocabulary_that_fills_the_memory_is_refused(tokenizer: Tokenizer, tmp
         Tokenizer(tmp_path / "vocab.json")
 
 
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        ("Hello Mr. Smith, I have 14% battery & $20.", "en"),
-        ("Die Rechnung beträgt 20, der 1. Mai.", "de"),
-        ("Cela vous fera 20,15€ monsieur.", "fr"),
-        ("Там было 50 солдат.", "ru"),
-        ("कमरे में पचास लोग थे।", "hi"),
-        ("今天天气很好，有50人。", "zh-cn"),
-        ("今日は天気がいいです。", "ja"),
-        ("오늘 날씨가 좋아요 50.", "ko"),
-    ],
-)
-def test_tokens_are_stocks(tokenizer: Tokenizer, text: str, language: str) -> None:
-    from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
-
-    assert tokenizer.encode(text, language) == VoiceBpeTokenizer(tokenizer.path).encode(text, language)
-
-
 def test_merges_and_spaces_round_trip(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("The thing, there.", "en")
     assert tokenizer.decode(ids) == "[en]the thing, there."

@@ -39,11 +39,6 @@ def test_tables_with_a_header(tmp_path: Path, content: str) -> None:
     assert [(row.audio, row.text, row.speaker) for row in rows] == ROWS
 
 
-def test_a_table_without_speakers_has_one_speaker(tmp_path: Path) -> None:
-    rows = read(_table(tmp_path, "audio_file|text\na.wav|Hello.\nb.wav|Bye.\n"))
-    assert [row.speaker for row in rows] == ["speaker", "speaker"]
-
-
 def test_ljspeech_takes_the_normalised_text_where_there_is_one(tmp_path: Path) -> None:
     rows = read(_table(tmp_path, 'LJ1|He paid $5.|He paid five dollars.\nLJ2|"Well," she said.|\nLJ3|Yes.\n'))
     assert [(row.audio, row.text) for row in rows] == [
@@ -61,11 +56,6 @@ def test_text_stays_text(tmp_path: Path, text: str) -> None:
 
 def test_characters_are_composed_as_vocabularies_hold_them(tmp_path: Path) -> None:
     assert read(_table(tmp_path, "audio_file|text\na.wav|cafe\u0301\n"))[0].text == "café"
-
-
-def test_rows_know_their_line(tmp_path: Path) -> None:
-    rows = read(_table(tmp_path, 'audio_file|text\n\na.wav|"two\nlines"\nb.wav|x\n'))
-    assert [(row.line, row.text) for row in rows] == [(3, "two lines"), (5, "x")]
 
 
 @pytest.mark.parametrize(
@@ -104,9 +94,7 @@ SPEAKERS: dict[str, list[tuple[str, str]]] = {
     "a speaker a row": [(text, f"speaker_{index}") for index, text in enumerate(SPOKEN)],
     "two rows": [("Good morning, everyone!", "anna"), ("It is late.", "ben")],
     "one row": [("Good morning, everyone!", "anna")],
-    "numbers": [(text, str(index % 3)) for index, text in enumerate(SPOKEN)],
     "some without a name": [(text, "anna" if index % 3 else "") for index, text in enumerate(SPOKEN)],
-    "long names": [(text, "narrator_female_german") for text in SPOKEN],
     "Chinese": [("我们去公园吧。", "anna"), ("今天天气很好。", "ben"), ("你好，世界。", "anna"), ("好的。", "ben")],
     "Amharic": [("ሰላም ለዓለም።", "abebe"), ("እንዴት ነህ?", "sara"), ("ደህና ነኝ።", "abebe"), ("አመሰግናለሁ።", "sara")],
 }
@@ -163,11 +151,6 @@ def test_of_columns_with_one_name_the_first_counts(tmp_path: Path, header: str) 
     assert [(row.audio, row.text, row.speaker) for row in rows] == [("a.wav", "Hello.", "speaker")]
 
 
-def test_a_missing_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
-        read(tmp_path / "none.csv")
-
-
 def test_a_table_larger_than_people_write_is_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _table(tmp_path, "audio_file|text\na.wav|x\nb.wav|y\n")
     monkeypatch.setattr(textfile, "MAX_BYTES", 10)
@@ -177,11 +160,11 @@ def test_a_table_larger_than_people_write_is_read_row_by_row(tmp_path: Path, mon
 
 
 def test_a_fault_far_into_a_file_is_found_at_its_line(tmp_path: Path) -> None:
-    rows = "".join(f"{number}.wav|text {number}\n" for number in range(100_000))
+    rows = "".join(f"{number}.wav|text {number}\n" for number in range(60_000))
     path = _table(tmp_path, f"audio_file|text\n{rows}".encode() + b"z.wav|caf\xe9\n")
     with pytest.raises(UserError, match="not UTF-8") as caught:
         read(path)
-    assert caught.value.where == f"{path}, line 100002"
+    assert caught.value.where == f"{path}, line 60002"
 
 
 @pytest.mark.parametrize(
@@ -211,15 +194,6 @@ def test_a_quoted_text_of_several_lines_is_one_row_and_says_so(tmp_path: Path) -
 def test_what_programs_write_before_a_header_is_no_row(tmp_path: Path, first: str) -> None:
     (tmp_path / "m.csv").write_text(f"{first}\naudio_file;text\n#1.wav;Hello.\n", encoding="utf-8")
     assert [(row.line, row.audio, row.text) for row in read(tmp_path / "m.csv")] == [(3, "#1.wav", "Hello.")]
-
-
-def test_other_names_of_columns_are_known(tmp_path: Path) -> None:
-    (row,) = read(_table(tmp_path, "client_id\tpath\tsentence\tlocale\nann\ta.mp3\tHello.\ten\n"))
-    assert (row.audio, row.text, row.speaker, row.language) == ("a.mp3", "Hello.", "ann", "en")
-    (row,) = read(_table(tmp_path, "file_name,transcription\na.wav,Hello.\n"))
-    assert (row.audio, row.text) == ("a.wav", "Hello.")
-    (row,) = read(_table(tmp_path, "D:\\v\\a.wav|ann|EN|Hello.\n"))
-    assert (row.audio, row.text, row.speaker, row.language) == ("D:\\v\\a.wav", "Hello.", "ann", "EN")
 
 
 cells = st.text(alphabet='ab "', max_size=6).map(str.strip)

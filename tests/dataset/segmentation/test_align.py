@@ -55,11 +55,6 @@ def test_scripts_without_spaces_are_aligned_letter_by_letter() -> None:
     assert [(unit.text, unit.start_s) for unit in units] == [("你", 0.0), ("好，", 0.4), ("世", 0.8), ("界。", 1.2)]
 
 
-def test_amharic_is_aligned_by_words() -> None:
-    units = align("ሰላም፣ እንዴት ነህ?", _words("ሰላም እንዴት ነህ"))
-    assert [unit.text for unit in units] == ["ሰላም፣", "እንዴት", "ነህ?"] and not any(unit.fault for unit in units)
-
-
 def test_a_long_transcript_is_aligned_in_time_that_grows_with_its_length() -> None:
     text = " ".join(f"word{number % 977} x{number}" for number in range(6_000))
     units = align(text, _words(text))

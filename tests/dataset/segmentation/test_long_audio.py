@@ -121,20 +121,6 @@ def test_the_same_from_other_files(talk: Talk, tmp_path: Path, kind: str) -> Non
     assert [Path(file).name for file in reading.ignored] == ["talk.info.json"]
 
 
-def test_what_is_wrong_with_cues_is_said_and_the_others_are_used(talk: Talk, tmp_path: Path) -> None:
-    audio, times = talk
-    broken = [
-        *times[:4],
-        (times[5][1], times[5][0], "reversed"),
-        (900.0, 903.0, "far out"),
-        (times[7][0], times[7][1], ""),
-    ]
-    found = read_sources([_place(audio, tmp_path / "in", content=_srt(broken))], _reading(tmp_path))
-    assert " ".join(_said(found)) == " ".join(text for *_, text in times[:4])
-    faults = sorted(recording.fault.reason for recording in found if recording.fault)
-    assert faults == ["bad times", "bad times", "empty text"]
-
-
 def test_video_zip_clips_and_folder_in_one_call(talk: Talk, tmp_path: Path) -> None:
     audio, times = talk
     film = _place(audio, tmp_path / "film", content=_srt(times[:4]))
@@ -171,13 +157,15 @@ def test_rolling_captions_and_sound_descriptions_give_the_words_once(talk: Talk,
     assert _said(read_sources([folder], kept))[0].startswith("[Music]")
 
 
-@pytest.mark.parametrize("delay_s", [0.02, 0.7, 2.5, -0.05])
-@pytest.mark.parametrize(("container", "codec"), [("matroska", "aac"), ("mp4", "aac"), ("mpegts", "mp2")])
+@pytest.mark.parametrize(
+    ("container", "codec", "delay_s"),
+    [("matroska", "aac", 0.7), ("mp4", "aac", -0.05), ("mp4", "aac", 2.5), ("mpegts", "mp2", 0.02)],
+)
 def test_a_film_whose_sound_begins_late_gives_the_clips_of_the_plain_recording(
     talk: Talk, tmp_path: Path, container: str, codec: str, delay_s: float
 ) -> None:
     audio, times = talk
-    late, times = max(0.0, delay_s), times[:5]
+    late, times = max(0.0, delay_s), times[:3]
     wav = load_audio(audio, 24_000)[:, : round((times[-1][1] + 0.3) * 24_000)]
     plain, folder = tmp_path / "plain", tmp_path / "film"
     plain.mkdir()
@@ -267,20 +255,6 @@ def test_a_plain_transcript_is_aligned_and_none_of_its_words_is_lost(talk: Talk,
     assert all(word in said for word in text.split()), "every word of the transcript is accounted for"
 
 
-@pytest.mark.parametrize("offline", [True, False])
-def test_missing_weights_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: bool) -> None:
-    import huggingface_hub.constants
-
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    transcriber = Transcriber(TranscriberSettings(model="tiny" if offline else str(tmp_path), language="en"))
-    expected = "not on this machine and cannot be downloaded" if offline else "no converted Whisper model"
-    with pytest.raises(UserError, match=expected) as caught:
-        transcriber.words(torch.zeros(16_000).numpy())
-    assert caught.value.fix
-
-
 def test_an_unknown_size_and_settings_that_do_not_go_are_reported(whisper: Path) -> None:
     for more, match in (({"model": "gigantic"}, "no Whisper model"), ({"compute_type": "odd"}, "cannot be loaded")):
         settings = {"model": str(whisper), "language": "en", "device": "cpu", **more}
@@ -288,11 +262,10 @@ def test_an_unknown_size_and_settings_that_do_not_go_are_reported(whisper: Path)
             Transcriber(TranscriberSettings(**settings)).words(torch.zeros(16_000).numpy())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("content", [b"", b"#EXTM3U\nhttp://127.0.0.1:9/a.ts\n", b"RIFF\xff\xff\xff\x7fWAVEfmt "])
-def test_a_recording_that_cannot_be_read_does_not_stop_the_others(talk: Talk, tmp_path: Path, content: bytes) -> None:
+def test_a_recording_that_cannot_be_read_does_not_stop_the_others(talk: Talk, tmp_path: Path) -> None:
     audio, times = talk
     folder = _place(audio, tmp_path / "in", content=_srt(times[:3]))
-    (folder / "bad.wav").write_bytes(content)
+    (folder / "bad.wav").write_bytes(b"RIFF\xff\xff\xff\x7fWAVEfmt ")
     (folder / "bad.srt").write_text(_srt(times[:1]))
     (folder / "lonely.vtt").write_text("WEBVTT\n")
     found = read_sources([folder], _reading(tmp_path))

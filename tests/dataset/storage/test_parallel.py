@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pickle
 import signal
 import time
 from collections import Counter
@@ -76,11 +77,18 @@ def _refuse(tasks: Sequence[int]) -> list[int]:
     raise UserError(what="the disk is full", where="there", fix="delete something")
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=[needs_ray, pytest.mark.slow])])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=needs_ray)])
 def test_an_error_for_people_comes_back_as_it_was(engine: Engine) -> None:
     with pytest.raises(UserError) as error:
         list(run_tasks(_refuse, range(9), workers=2, engine=engine))
     assert (error.value.what, error.value.where, error.value.fix) == ("the disk is full", "there", "delete something")
+
+
+def test_an_error_for_people_is_whole_in_another_process() -> None:
+    with pytest.raises(UserError) as error:
+        _refuse([0])
+    assert vars(pickle.loads(pickle.dumps(error.value))) == vars(error.value)
 
 
 @needs_ray
