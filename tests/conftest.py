@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from httpx._transports import default
 from hypothesis import settings
 
 from scripts.without_programs import environment
@@ -30,6 +31,8 @@ MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
 # Before torch is loaded: threads that wait by spinning take the other processes' time on a shared machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["LANGUAGE"] = "en"
+# Each process that tests start would compile our modules again, for half a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Several files run at a time: models as small as the tests' only lose time to a second thread then.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -97,6 +100,14 @@ def own_bases_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """Base models made or fetched by tests go to a temporary folder, one for the whole session."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(BASES_VARIABLE, str(tmp_path_factory.mktemp("bases")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_read_once() -> Iterator[None]:
+    """httpx reads all of them for each request of its own, which takes longer than most answers to tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(default, "create_ssl_context", cache(default.create_ssl_context))
         yield
 
 

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import soundfile
@@ -40,7 +39,7 @@ def flags(project: Project) -> list[str]:
 
 
 @pytest.mark.skipif(bool(find_gpus()[0]), reason="this machine has a GPU")
-def test_a_machine_without_a_gpu_is_not_told_that_something_failed(training: tuple[Project, str]) -> None:
+def test_a_machine_without_a_gpu_is_not_told_that_something_failed(training):
     """The libraries' own output as well: Kineto wrote that gpuGetDeviceCount failed."""
     printed = training[1]
     assert "utils.cli.export" in printed
@@ -48,7 +47,7 @@ def test_a_machine_without_a_gpu_is_not_told_that_something_failed(training: tup
         assert word not in printed, printed
 
 
-def test_train_export_and_speak(training: tuple[Project, str], tmp_path: Path, capsys) -> None:
+def test_train_export_and_speak(training, tmp_path, capsys):
     trained, printed = training
     assert "8 used, 0 dropped" in printed and f"utils.cli.export --project {trained.name}" in printed
     export.main(flags(trained))
@@ -61,7 +60,7 @@ def test_train_export_and_speak(training: tuple[Project, str], tmp_path: Path, c
     assert (info.samplerate, info.channels, info.subtype) == (24_000, 1, "PCM_16") and info.frames > 0
 
 
-def test_train_profiles_steps_and_names_the_costliest_operations(trained: Project, capfd) -> None:
+def test_train_profiles_steps_and_names_the_costliest_operations(trained, capfd):
     train.main([*flags(trained), "--base", "tiny", "--num-epochs", "1", "--profile", "1", "--run-id", "profiled"])
     printed = capfd.readouterr().err
     _, found = printed.split("costliest operations of the profiled steps")
@@ -71,7 +70,7 @@ def test_train_profiles_steps_and_names_the_costliest_operations(trained: Projec
     assert {"ProfilerStep#1"} == {name for e in events["traceEvents"] if (name := e["name"]).startswith("ProfilerStep")}
 
 
-def test_train_says_what_a_base_of_many_languages_may_lose(trained: Project, tmp_path: Path, capfd) -> None:
+def test_train_says_what_a_base_of_many_languages_may_lose(trained, tmp_path, capfd):
     tiny, folder = find_base("tiny"), tmp_path / "many"
     shutil.copytree(tiny.folder, folder)
     (folder / "about.json").write_text(json.dumps({"name": "many"}), encoding="utf-8")
@@ -108,33 +107,28 @@ def test_train_says_what_a_base_of_many_languages_may_lose(trained: Project, tmp
         (synthesize, ["--model", "tiny", "--text", "Hi.", "--out", "no/such/folder.wav"], "folder of --out"),
     ],
 )
-def test_bad_input_gets_a_clear_error_and_exit_status_2(
-    command, args: list[str], message: str, tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_bad_input_gets_a_clear_error_and_exit_status_2(command, args, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit, match="2"):
         command.main(args)
-    assert end.value.code == 2
     printed = capsys.readouterr().err
     assert message in printed and "Traceback" not in printed
     assert not list(tmp_path.rglob("*.wav"))
 
 
-def test_bases_are_listed_and_tiny_is_made(tmp_path: Path, capsys) -> None:
+def test_bases_are_listed_and_tiny_is_made(tmp_path, capsys):
     base.main(["list"])
     printed = capsys.readouterr().out
     assert "tiny" in printed and "utils.cli.base download v2.0.2" in printed
     base.main(["make-tiny", "--out", str(tmp_path / "mine")])
     assert (tmp_path / "mine" / "model.safetensors").is_file()
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit, match="2"):
         base.main(["make-tiny", "--out", str(tmp_path / "mine")])
-    assert end.value.code == 2
 
 
-def test_download_wants_the_licence_and_a_known_version(monkeypatch, capsys) -> None:
+def test_download_wants_the_licence_and_a_known_version(monkeypatch, capsys):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for version, message in (("v9", "v9"), ("v2.0.2", "HF_HUB_OFFLINE")):
-        with pytest.raises(SystemExit) as end:
+        with pytest.raises(SystemExit, match="2"):
             base.main(["download", version])
-        assert end.value.code == 2
         assert message in capsys.readouterr().err

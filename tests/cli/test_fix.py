@@ -1,7 +1,6 @@
 """python -m utils.cli.fix: each fix does what it says and prints the table; a fault ends it with status 2."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +27,7 @@ def _texts(project: Project) -> set[str]:
     return {clip.text for csv in (project.train_csv, project.eval_csv) for clip in read_manifest(csv)}
 
 
-def test_a_clip_is_excluded_and_restored(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_clip_is_excluded_and_restored(project, capsys):
     clip = clip_of(project, 2)
     _fix(project, "exclude", clip.id)
     assert clip.text not in _texts(project)
@@ -50,7 +49,7 @@ def test_a_clip_is_excluded_and_restored(project: Project, capsys: pytest.Captur
         (["split", "--at", "1", "--texts", "A.", "B."], {"at_s": 1.0, "text_before": "A.", "text_after": "B."}),
     ],
 )
-def test_flags_become_the_fix(monkeypatch: pytest.MonkeyPatch, arguments: list[str], values: dict[str, Any]) -> None:
+def test_flags_become_the_fix(monkeypatch, arguments, values):
     seen: list[FixConfig] = []
     monkeypatch.setattr(command, "fix_clip", seen.append)
     main([*arguments, "--project", "voice", "--clip", "id"])
@@ -70,20 +69,17 @@ def test_flags_become_the_fix(monkeypatch: pytest.MonkeyPatch, arguments: list[s
         (["text", "demo-02", "--text", "Said.", "--start", "1"], "text takes no start; omit it"),
     ],
 )
-def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(
-    project: Project, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(project, capsys, arguments, message):
     before = snapshot(project)
     fix, clip, *more = arguments
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit, match="2"):
         _fix(project, fix, clip_of(project, 2).id if clip == "demo-02" else clip, *more)
-    assert caught.value.code == 2
     reported = capsys.readouterr().err
     assert reported.startswith("error: ") and message in reported
     assert snapshot(project) == before
 
 
-def test_another_speaker_keeps_the_words(project: Project) -> None:
+def test_another_speaker_keeps_the_words(project):
     before = clip_of(project, 2)
     _fix(project, "text", before.id, "--speaker", "ben")
     after = clip_of(project, 2)

@@ -102,7 +102,7 @@ def say(project: Project, capsys: pytest.CaptureFixture[str]) -> Iterator[Say]:
     yield run
 
 
-def test_the_list_has_the_newest_run_first(say: Say) -> None:
+def test_the_list_has_the_newest_run_first(say):
     lines = say("list")
     assert lines[0].split() == ["project", "run", "state", "steps", "best", "loss", "size", "age"]
     assert lines[1].split() == ["voice", "20260102-120000-1", "failed", "3/30", "-", "2.0", "MB", "2", "h"]
@@ -111,12 +111,12 @@ def test_the_list_has_the_newest_run_first(say: Say) -> None:
     assert say("list", "--project", "voice") == lines
 
 
-def test_the_list_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_of_nothing_says_so(tmp_path, capsys):
     main(["list", "--output", str(tmp_path / "nowhere")])
     assert capsys.readouterr().out == f"no runs in {tmp_path}/nowhere\n"
 
 
-def test_a_run_is_shown_with_what_makes_it_different(say: Say, project: Project) -> None:
+def test_a_run_is_shown_with_what_makes_it_different(say, project):
     lines = say("show", "20260101-120000-1", "--project", "voice")
     assert lines[:6] == [
         f"run       {project.runs}/20260101-120000-1",
@@ -140,7 +140,7 @@ def test_a_run_is_shown_with_what_makes_it_different(say: Say, project: Project)
     assert best.endswith("best weights, speech score 2.50") and last.endswith("to resume from, speech score 2.25")
 
 
-def test_the_proofs_of_the_switches_are_shown(say: Say, project: Project) -> None:
+def test_the_proofs_of_the_switches_are_shown(say, project):
     run = project.runs / "20260101-120000-1"
     lines = say("show", run.name, "--project", "voice")
     assert "optimizations: not observed yet" in lines
@@ -164,7 +164,7 @@ def squeezed(line: str) -> str:
     return re.sub(r" {2,}", "  ", line.strip())
 
 
-def test_a_failure_is_shown_with_its_reason(say: Say) -> None:
+def test_a_failure_is_shown_with_its_reason(say):
     lines = say("show", "20260102-120000-1", "--project", "voice")
     assert lines[1] == "state     failed: the disk is full"
 
@@ -181,7 +181,7 @@ def test_a_failure_is_shown_with_its_reason(say: Say) -> None:
         (["show", "nothing", "--project", "voice"], "project 'voice' has no run 'nothing'"),
     ],
 )
-def test_nothing_goes_that_was_not_named(say: Say, project: Project, tmp_path: Path, args: list[str], message: str):
+def test_nothing_goes_that_was_not_named(say, project, tmp_path, args, message):
     (tmp_path / "elsewhere").mkdir()
     (project.runs / "linked").symlink_to(tmp_path / "elsewhere")
     before = files(project)
@@ -189,7 +189,7 @@ def test_nothing_goes_that_was_not_named(say: Say, project: Project, tmp_path: P
     assert files(project) == before
 
 
-def test_without_yes_it_is_only_told_what_would_go(say: Say, project: Project) -> None:
+def test_without_yes_it_is_only_told_what_would_go(say, project):
     before = files(project)
     lines = say("clean", "--project", "voice", "--run", "20260101-120000-1", "--run", "20260102-120000-1")
     assert lines == [
@@ -201,14 +201,14 @@ def test_without_yes_it_is_only_told_what_would_go(say: Say, project: Project) -
     assert files(project) == before
 
 
-def test_a_named_run_is_removed_and_no_other(say: Say, project: Project) -> None:
+def test_a_named_run_is_removed_and_no_other(say, project):
     other = {path for path in files(project) if "20260102-120000-1" in str(path)}
     lines = say("clean", "--project", "voice", "--run", "20260101-120000-1", "--yes")
     assert lines[-1] == "removed 5.0 MB"
     assert files(project) == other | {project.runs}
 
 
-def test_of_a_run_only_the_best_weights_are_kept(say: Say, project: Project) -> None:
+def test_of_a_run_only_the_best_weights_are_kept(say, project):
     run = project.runs / "20260101-120000-1"
     before = files(project)
     lines = say("clean", "--project", "voice", "--run", run.name, "--keep-best", "--yes")
@@ -220,28 +220,28 @@ def test_of_a_run_only_the_best_weights_are_kept(say: Say, project: Project) -> 
     assert gone == {"step-00000040", ".writing-step-00000041"}
 
 
-def test_the_only_weights_of_a_run_are_kept(say: Say, project: Project) -> None:
+def test_the_only_weights_of_a_run_are_kept(say, project):
     say("clean", "--project", "voice", "--keep-best", "--yes")
     left = sorted(path.parent.name for path in project.runs.rglob("model.safetensors"))
     assert left == ["best-00000020", "step-00000002"]
     assert say("clean", "--project", "voice", "--keep-best", "--yes") == ["there is nothing to remove"]
 
 
-def test_weights_that_a_kill_left_whole_under_a_temporary_name_are_kept(say: Say, project: Project) -> None:
+def test_weights_that_a_kill_left_whole_under_a_temporary_name_are_kept(say, project):
     run = project.runs / "20260102-120000-1"
     add_checkpoints(run, ".writing-step-00000003")
     say("clean", "--project", "voice", "--run", run.name, "--keep-best", "--yes")
     assert [path.name for path in (run / "checkpoints").iterdir()] == [".writing-step-00000003"]
 
 
-def test_a_damaged_best_does_not_count(say: Say, project: Project) -> None:
+def test_a_damaged_best_does_not_count(say, project):
     best = project.runs / "20260101-120000-1" / "checkpoints" / "best-00000020"
     (best / "model.safetensors").write_bytes(b"x")
     say("clean", "--project", "voice", "--run", "20260101-120000-1", "--keep-best", "--yes")
     assert [path.name for path in best.parent.iterdir()] == ["step-00000040"]
 
 
-def test_a_run_in_progress_is_not_touched(say: Say, project: Project) -> None:
+def test_a_run_in_progress_is_not_touched(say, project):
     run = make_run(project, "now")
     jobs.register(run, device="cpu", output=project.output)
     add_checkpoints(run, "best-00000001", "step-00000002")
@@ -252,13 +252,13 @@ def test_a_run_in_progress_is_not_touched(say: Say, project: Project) -> None:
     write_events(run, {"kind": "finished"})
 
 
-def test_a_run_of_unknown_process_that_still_writes_is_not_touched(say: Say, project: Project) -> None:
+def test_a_run_of_unknown_process_that_still_writes_is_not_touched(say, project):
     run = project.runs / "20260102-120000-1"
     write_events(run, {"kind": "started"}, {"kind": "step", "step": 1})
     assert "is running" in say("clean", "--project", "voice", "--run", run.name, "--yes", status=2)[0]
 
 
-def test_a_run_that_began_after_the_plan_is_not_touched(project: Project) -> None:
+def test_a_run_that_began_after_the_plan_is_not_touched(project):
     (removal,) = runs.plan_removal(project, ["20260102-120000-1"], keep_best=False)
     write_events(removal.run, {"kind": "started"})
     with pytest.raises(UserError, match="is running"):
@@ -266,7 +266,7 @@ def test_a_run_that_began_after_the_plan_is_not_touched(project: Project) -> Non
     assert removal.path.is_dir()
 
 
-def test_a_removal_that_was_cut_is_finished_by_the_next_one(say: Say, project: Project) -> None:
+def test_a_removal_that_was_cut_is_finished_by_the_next_one(say, project):
     name = "20260101-120000-1"
     (project.runs / name).rename(project.runs / f"{runs.REMOVING}{name}")
     assert [line.split()[1] for line in say("list")[1:]] == ["20260102-120000-1"]
@@ -274,7 +274,7 @@ def test_a_removal_that_was_cut_is_finished_by_the_next_one(say: Say, project: P
     assert list(project.runs.iterdir()) == []
 
 
-def test_leftovers_of_cut_removals_go_and_those_of_a_run_that_is_alive_stay(say: Say, project: Project) -> None:
+def test_leftovers_of_cut_removals_go_and_those_of_a_run_that_is_alive_stay(say, project):
     """Half a run has nothing left that says it has ended; training may be pruning just now."""
     (half_run := project.runs / f"{runs.REMOVING}20250101-120000-1" / "checkpoints").mkdir(parents=True)
     (half := project.runs / "20260101-120000-1" / "checkpoints" / f"{runs.REMOVING}step-00000001").mkdir(parents=True)
@@ -290,7 +290,7 @@ def test_leftovers_of_cut_removals_go_and_those_of_a_run_that_is_alive_stay(say:
     assert not half_run.exists(), "also where no run is left"
 
 
-def test_checkpoints_are_judged_as_training_judges_them(project: Project) -> None:
+def test_checkpoints_are_judged_as_training_judges_them(project):
     run = make_run(project, "real")
     checkpoints = Checkpoints(run)
     best = save_best(checkpoints, 5, torch.nn.Linear(2, 2), {})

@@ -17,7 +17,7 @@ def serving(output: Path, server: str) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_jobs_save_before_the_server_ends(tmp_path: Path) -> None:
+def test_jobs_save_before_the_server_ends(tmp_path):
     job = started(tmp_path, POLITE)
     begun(job)
     server = serving(tmp_path, SERVER)
@@ -29,7 +29,7 @@ def test_jobs_save_before_the_server_ends(tmp_path: Path) -> None:
     assert tail(job.events, 1)[0]["kind"] == "stopped"
 
 
-def test_a_server_that_ends_by_itself_passes_its_status_on(tmp_path: Path) -> None:
+def test_a_server_that_ends_by_itself_passes_its_status_on(tmp_path):
     job = started(tmp_path, POLITE)
     begun(job)
     assert serving(tmp_path, "raise SystemExit(7)").wait(timeout=60) == 7

@@ -11,7 +11,7 @@ from utils.cli import synthesize, voices
 REFERENCE = Path("assets/starter/reference.wav")
 
 
-def test_voices_are_made_mixed_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_voices_are_made_mixed_listed_and_removed(tmp_path, capsys):
     def call(*args: str) -> str:
         voices.main([*args, "--output", str(tmp_path)])
         return capsys.readouterr().out
@@ -29,7 +29,7 @@ def test_voices_are_made_mixed_listed_and_removed(tmp_path: Path, capsys: pytest
             call(*wrong)
 
 
-def test_a_voice_of_the_library_speaks_by_its_name(tmp_path: Path) -> None:
+def test_a_voice_of_the_library_speaks_by_its_name(tmp_path):
     def spoken(name: str, *voice: str) -> np.ndarray:
         out = tmp_path / f"{name}.wav"
         args = ["--model", "tiny", "--text", "Hello.", "--language", "en", "--seed", "1", "--out", str(out)]

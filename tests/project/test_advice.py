@@ -198,9 +198,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_advised_command_runs_as_printed(
-    place: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_advised_command_runs_as_printed(place, world, tmp_path, monkeypatch, capsys):
     said = PLACES[place](world, capsys)
     lines = [found.strip() for found in COMMAND.findall(said)]
     assert lines, said
@@ -243,7 +241,7 @@ def imported(tree: ast.Module) -> set[str]:
     return {alias.name for node in nodes for alias in node.names} & set(BUILDERS)
 
 
-def test_every_place_that_advises_a_command_is_tried_above() -> None:
+def test_every_place_that_advises_a_command_is_tried_above():
     found = {f"{name} {owner}" for name, tree in sources() for owner in calls(tree, imported(tree))}
     assert found == set(PLACES)
 
@@ -258,14 +256,12 @@ def words_of(tree: ast.Module) -> Iterator[str]:
                 yield child.value
 
 
-def test_no_message_spells_a_command_by_itself() -> None:
+def test_no_message_spells_a_command_by_itself():
     spelled = {f"{name}: {words}" for name, tree in sources() for words in words_of(tree) if "python -m utils" in words}
     assert not spelled, "build it with utils.project.advice.command"
 
 
-def test_stopped_training_goes_on_and_is_exported_as_printed(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stopped_training_goes_on_and_is_exported_as_printed(world, monkeypatch, capsys):
     for line in (world.interrupted, ""):
         (said,) = COMMAND.findall(line or capsys.readouterr().out)
         module, *words = shlex.split(said)[2:]
@@ -273,11 +269,11 @@ def test_stopped_training_goes_on_and_is_exported_as_printed(
     assert (world.project.ready / "model.pth").is_file()
 
 
-def test_what_stands_for_a_run_nobody_knows_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_for_a_run_nobody_knows_is_read(monkeypatch):
     assert run_as_printed(RESUME, monkeypatch, {NAME: "anna"}).resume == Path("last")
 
 
-def test_the_output_is_named_only_where_it_is_another_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_output_is_named_only_where_it_is_another_one(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     default = "python -m utils.cli.export --project anna"
     assert command("export", project=Project(name="anna", output=Path("output"))) == default
@@ -296,7 +292,7 @@ def test_the_output_is_named_only_where_it_is_another_one(monkeypatch: pytest.Mo
         {"gradient_checkpointing": "selective", "compile": "reduce-overhead", "dropout": 0.0, "num_epochs": 7},
     ],
 )
-def test_a_training_command_gives_back_the_very_settings(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_training_command_gives_back_the_very_settings(settings, tmp_path):
     project = Project(name="maria", output=tmp_path / "my voices")
     config = TrainConfig(project="maria", output=project.output, **settings)
     line = train_command(config, project)
@@ -304,7 +300,7 @@ def test_a_training_command_gives_back_the_very_settings(settings: dict[str, Any
     assert len([word for word in shlex.split(line) if word.startswith("--")]) == 2 + len(settings), line
 
 
-def test_paths_are_quoted_for_the_windows_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_quoted_for_the_windows_shell(monkeypatch):
     monkeypatch.setattr("utils.project.advice.os", SimpleNamespace(name="nt"))
     assert command("train", base="C:\\my bases\\ka", sdpa=False) == (
         'python -m utils.cli.train --base "C:\\my bases\\ka" --no-sdpa'
@@ -317,7 +313,7 @@ NO_ADVICE = ("utils/dataset/page.py", "utils/evaluation/reference.py", "benchmar
 """These hold a style sheet, or call other programs."""
 
 
-def test_every_flag_that_a_message_names_exists() -> None:
+def test_every_flag_that_a_message_names_exists():
     known = known_flags() | FOREIGN
     known |= {f"--no-{flag.removeprefix('--')}" for flag in known}
     modules = [(name, tree) for name, tree in sources() if name not in NO_ADVICE]
@@ -325,7 +321,7 @@ def test_every_flag_that_a_message_names_exists() -> None:
     assert [f"{name}: {flag}" for name, flag in sorted(named) if flag not in known] == []
 
 
-def test_the_other_programs_that_messages_name_come_with_the_environment() -> None:
+def test_the_other_programs_that_messages_name_come_with_the_environment():
     said = "\n".join(words for _, tree in sources() for words in words_of(tree))
     scripts = {script.name for script in entry_points(group="console_scripts")}
     assert set(re.findall(r"hf(?= auth login)|ct2-[a-z-]+", said)) <= scripts

@@ -3,7 +3,6 @@
 import os
 import time
 import unicodedata
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ NAMES = ["voice", "anna_2-b", "Grüße", "हिन्दी", "ไทยดี"
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_names_of_any_script_are_accepted_and_composed(tmp_path: Path, name: str, form: str) -> None:
+def test_names_of_any_script_are_accepted_and_composed(tmp_path, name, form):
     name = unicodedata.normalize("NFC", name)
     project = open_project(unicodedata.normalize(form, name), tmp_path)
     assert project.name == name
@@ -41,13 +40,13 @@ def test_names_of_any_script_are_accepted_and_composed(tmp_path: Path, name: str
         "caf\udce9",
     ],
 )
-def test_unsafe_names_are_refused(name: str) -> None:
+def test_unsafe_names_are_refused(name):
     with pytest.raises(UserError, match="cannot be used as a run name") as caught:
         check_name(name, kind="run")
     assert "200 bytes" in caught.value.fix
 
 
-def test_a_language_file_that_is_not_text_is_named(tmp_path: Path) -> None:
+def test_a_language_file_that_is_not_text_is_named(tmp_path):
     project = Project(name="voice", output=tmp_path)
     project.dataset.mkdir(parents=True)
     project.language_file.write_bytes(b"d\xe9\n")
@@ -56,7 +55,7 @@ def test_a_language_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     assert caught.value.where == str(project.language_file) and caught.value.fix
 
 
-def test_runs_of_one_second_have_names_of_their_own_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_one_second_have_names_of_their_own_in_order(monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
     names = [new_run_id() for _ in range(12)]
     assert len(set(names)) == 12 and names == sorted(names)

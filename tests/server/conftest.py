@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,9 @@ import httpx
 import numpy as np
 import pytest
 
+from utils.cli import speech_server
+
+Refusal = Callable[..., str]
 RUNNING = "XTTS_STUDIO_TEST_SERVER"
 """Output folder and URL, with a bar between them, of a server that runs already and is to be tested."""
 START_S = 120.0
@@ -47,12 +50,12 @@ class Server:
         found = re.findall(rf"^xtts_{name}(?:{{.*}})? (\S+)$", self.get("/metrics").text, re.MULTILINE)
         return sum(map(float, found))
 
-    def until(self, what: str, value: float = 0.0, timeout_s: float = 60.0) -> None:
-        """Wait until a metric has a value."""
+    def until(self, what: str, value: float = 0.0, timeout_s: float = 60.0) -> float:
+        """A metric once it has a value, or what it is when that takes too long."""
         deadline = time.monotonic() + timeout_s
-        while self.metric(what) != value:
-            assert time.monotonic() < deadline, f"{what} is {self.metric(what)} and not {value}"
+        while (found := self.metric(what)) != value and time.monotonic() < deadline:
             time.sleep(0.1)
+        return found
 
     def resident(self) -> int:
         """Bytes of memory."""
@@ -115,6 +118,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield running
     running.process.terminate()
     running.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """What a server with these flags says that does not start, and ends with status 2."""
+
+    def said(*flags: str) -> str:
+        with pytest.raises(SystemExit, match="2"):
+            speech_server.main(["--output", str(tmp_path), *flags])
+        printed = capsys.readouterr().err
+        assert "Traceback" not in printed
+        return printed
+
+    return said
 
 
 def samples(pcm: bytes) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Names of voices that requests bring."""
 
 import unicodedata
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from utils.server.settings import ServerConfig
 
 
 @pytest.mark.parametrize("name", ["Smith, John", "spk:0", "José"])
-def test_a_speaker_may_be_called_as_a_mixture_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_speaker_may_be_called_as_a_mixture_is(tmp_path, monkeypatch, name):
     """Names of a dataset's speakers are those of its exported model; macOS sends accents apart from their letters."""
     api = SpeechApi(SpeechService(ServerConfig(output=tmp_path)))
     monkeypatch.setattr(ModelFiles, "voices", [name])

@@ -22,9 +22,9 @@ from webui.security import Access
 from webui.studio import Studio
 
 STAND_IN = """
-import sys, time
+import sys
 if "slow" in sys.argv[1]:
-    time.sleep(30)
+    sys.exit(sys.stdin.read())
 print("Listening on http://0.0.0.0:8020 with the model maria/ready; Ctrl-C here stops the server.", flush=True)
 if "dies" not in sys.argv[1]:
     sys.stdin.read()
@@ -33,9 +33,10 @@ sys.exit("no memory")
 APP = """
 import sys, time
 from pathlib import Path
-from utils.server.child import ServerChild
+from utils.server.child import ServerChild, curl
 child = ServerChild(Path(sys.argv[1]))
-print(child.start(host="127.0.0.1", port=0).address, child._process.pid, flush=True)
+served = child.start(host="127.0.0.1", port=0)
+print(served.address, child._process.pid, curl(served), flush=True)
 time.sleep(600)
 """
 
@@ -51,33 +52,22 @@ def stand_in(output: Path, kind: str = "answers") -> ServerChild:
     return ServerChild(output, command=[sys.executable, "-S", "-c", STAND_IN, kind])
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-def test_it_speaks_survives_reloads_and_is_stopped(studio: Studio, tmp_path: Path) -> None:
-    port = free_port()
-    shown = server.start(studio, {"inference.port": port})
-    address = f"http://127.0.0.1:{port}"
-    assert address in shown["inference.server"] and httpx.get(f"{address}/health").status_code == 200
-    line = shown["inference.curl"]["value"]
-    spoken = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, timeout=120, check=False)
-    assert spoken.returncode == 0 and len(body := (tmp_path / "hello.mp3").read_bytes()) > 1_000, body
+def test_it_is_shown_after_reloads_and_is_stopped(studio, tmp_path):
+    studio.server = stand_in(tmp_path)
+    shown = server.start(studio, {"inference.port": 8020})
+    assert "http://127.0.0.1:8020" in shown["inference.server"] and shown["inference.curl"]["visible"]
     # Another page, or the same one reloaded, asks with nothing in hand.
     assert server.shown(studio)["inference.server"] == shown["inference.server"]
-    with pytest.raises(UserError, match=f"already running at {address}"):
-        server.start(studio, {"inference.port": port + 1})
+    with pytest.raises(UserError, match=r"already running at http://127\.0\.0\.1:8020"):
+        server.start(studio, {"inference.port": 8021})
     stopped = server.stop(studio, {})
     assert text.SERVER_STATES["off"] in stopped["inference.server"]
     assert stopped["inference.curl"] == {"value": "", "visible": False}
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{address}/health")
     with pytest.raises(UserError, match="not running"):
         server.stop(studio, {})
 
 
-def test_a_port_that_is_taken_or_is_none_is_answered(studio: Studio) -> None:
+def test_a_port_that_is_taken_or_is_none_is_answered(studio):
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match="cannot listen at"):
         server.start(studio, {"inference.port": taken.getsockname()[1]})
     assert studio.server.state == "off"
@@ -86,19 +76,22 @@ def test_a_port_that_is_taken_or_is_none_is_answered(studio: Studio) -> None:
             server.start(studio, {"inference.port": port})
 
 
-def test_it_ends_with_the_page_that_started_it(tmp_path: Path) -> None:
+def test_it_speaks_and_ends_with_the_page_that_started_it(tmp_path):
     with subprocess.Popen([sys.executable, "-c", APP, str(tmp_path)], stdout=subprocess.PIPE, text=True) as app:
         assert app.stdout is not None
-        address, pid = app.stdout.readline().split()
-        assert httpx.get(f"{address}/health").status_code == 200
+        address, pid, line = app.stdout.readline().split(" ", 2)
+        spoken = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+        assert spoken.returncode == 0 and len(body := (tmp_path / "hello.mp3").read_bytes()) > 1_000, body
         app.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + 30
     while psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/health")
 
 
-def test_on_other_hosts_it_has_a_key_which_the_line_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_other_hosts_it_has_a_key_which_the_line_brings(tmp_path, monkeypatch):
     monkeypatch.delenv("XTTS_STUDIO_API_KEY", raising=False)
     child = stand_in(tmp_path)
     served = child.start(host="0.0.0.0", port=8020)
@@ -113,7 +106,7 @@ def test_on_other_hosts_it_has_a_key_which_the_line_brings(tmp_path: Path, monke
     child.stop()
 
 
-def test_the_page_listens_and_so_does_its_server(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_listens_and_so_does_its_server(studio, monkeypatch):
     studio.access = Access(host="0.0.0.0", auth=(("anna", "long-enough-1"),))
     asked: list[str] = []
     monkeypatch.setattr(studio.server, "start", lambda *, host, port: asked.append(host))
@@ -121,7 +114,7 @@ def test_the_page_listens_and_so_does_its_server(studio: Studio, monkeypatch: py
     assert asked == ["0.0.0.0"]
 
 
-def test_one_that_ends_by_itself_is_shown_and_can_be_started_again(studio: Studio, tmp_path: Path) -> None:
+def test_one_that_ends_by_itself_is_shown_and_can_be_started_again(studio, tmp_path):
     studio.server = stand_in(tmp_path, "dies")
     studio.server.start(host="127.0.0.1", port=8020)
     deadline = time.monotonic() + 20
@@ -133,7 +126,7 @@ def test_one_that_ends_by_itself_is_shown_and_can_be_started_again(studio: Studi
     studio.server.start(host="127.0.0.1", port=8020)
 
 
-def test_a_start_is_refused_and_can_be_stopped_while_another_goes_on(studio: Studio, tmp_path: Path) -> None:
+def test_a_start_is_refused_and_can_be_stopped_while_another_goes_on(studio, tmp_path):
     child = studio.server = stand_in(tmp_path, "slow")
     faults: list[UserError] = []
 

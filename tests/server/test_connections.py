@@ -48,7 +48,7 @@ def half_headers(stack: ExitStack, port: int, number: int) -> list[socket.socket
     return found
 
 
-def test_half_headers_block_their_own_address_only_and_only_for_a_while(port: int) -> None:
+def test_half_headers_block_their_own_address_only_and_only_for_a_while(port):
     with ExitStack() as stack:
         held = half_headers(stack, port, 40)
         time.sleep(0.2)
@@ -59,7 +59,7 @@ def test_half_headers_block_their_own_address_only_and_only_for_a_while(port: in
         assert all(one.recv(200)[:12] in (b"", b"HTTP/1.1 429") for one in held)
 
 
-def test_header_that_does_not_come_on_a_used_connection_closes_it(port: int) -> None:
+def test_header_that_does_not_come_on_a_used_connection_closes_it(port):
     with closing(socket.create_connection(("127.0.0.1", port))) as one:
         one.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         answer = b""
@@ -72,7 +72,7 @@ def test_header_that_does_not_come_on_a_used_connection_closes_it(port: int) -> 
 
 
 @pytest.mark.parametrize(("size", "status"), [(1, b"408"), (200_000, b"413")])
-def test_chunked_body_without_an_end_is_answered_once_and_closed(port: int, size: int, status: bytes) -> None:
+def test_chunked_body_without_an_end_is_answered_once_and_closed(port, size, status):
     chunk = f"{size:x}\r\n".encode() + b" " * size + b"\r\n"
     with closing(socket.create_connection(("127.0.0.1", port))) as one:
         one.settimeout(4 * TIMEOUT_S)

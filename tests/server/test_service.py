@@ -89,7 +89,7 @@ def test_a_request_is_spoken_as_the_engine_speaks_it(make, alone):
     assert streamed.first_sound_s < WAIT_S and service.num_live == 0
 
 
-def test_words_of_a_projects_table_are_said_otherwise_by_its_models(make, tmp_path: Path):
+def test_words_of_a_projects_table_are_said_otherwise_by_its_models(make, tmp_path):
     base = find_base("tiny")
     shutil.copytree(base.folder, tmp_path / "anna" / "ready")
     torch.save({"model": base.state()}, tmp_path / "anna" / "ready" / "model.pth")
@@ -103,7 +103,7 @@ def test_words_of_a_projects_table_are_said_otherwise_by_its_models(make, tmp_pa
     assert np.array_equal(speech("No, Dr."), wanted) and not np.array_equal(plain, wanted)
 
 
-def test_a_text_is_spoken_by_several_voices(make, tmp_path: Path):
+def test_a_text_is_spoken_by_several_voices(make, tmp_path):
     service = make()
     VoiceLibrary(tmp_path).make("ben", [next(Path("assets/demo_voice/wavs").iterdir())])
     text = '<speak>No. <voice name="ben">No.</voice></speak>'

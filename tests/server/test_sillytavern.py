@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.server.conftest import TEXT, Server
+from tests.server.conftest import TEXT
 from utils.server.xtts_routes import DEFAULTS, change_settings, read_settings
 
 SETTINGS = {
@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_a_conversation(server: Server, slash: str) -> None:
+def test_a_conversation(server, slash):
     voices = server.get(f"/speakers{slash}").json()
     assert voices[0] == {"name": "default", "voice_id": "default", "preview_url": ""}
     assert [voice["name"] for voice in voices] == server.get(f"/speakers_list{slash}").json()
@@ -46,7 +46,7 @@ def test_a_conversation(server: Server, slash: str) -> None:
     assert b"".join(parts)[40:44] == b"\xff" * 4
 
 
-def test_faults_are_told(server: Server) -> None:
+def test_faults_are_told(server):
     for fields in ({"text": ""}, {"text": TEXT, "language": "zh-cn"}, {"text": TEXT, "speaker_wav": "missing"}):
         answer = httpx.post(f"{server.url}/tts_to_audio/", json=fields, timeout=60)
         assert answer.status_code == 400 and answer.json()["error"]["message"]
@@ -55,14 +55,14 @@ def test_faults_are_told(server: Server) -> None:
         assert bad.status_code == 400 and bad.json()["error"]["param"] == next(iter(odd))
 
 
-def test_voices_and_languages_are_named_as_clients_of_the_xtts_server_do(server: Server) -> None:
+def test_voices_and_languages_are_named_as_clients_of_the_xtts_server_do(server):
     recording = Path("assets/starter/reference.wav").read_bytes()
     files = {"audio_sample": ("anna.wav", recording)}
     assert httpx.post(f"{server.url}/v1/audio/voices", files=files, data={"name": "anna"}).is_success
-    for voice in ("anna", "anna.wav", "speakers/anna.wav", "C:\\speakers\\anna.wav"):
-        for language in ("en", "EN", "en-us", "English", "auto", ""):
-            body = {"text": "No.", "speaker_wav": voice, "language": language}
-            assert httpx.post(f"{server.url}/tts_to_audio/", json=body, timeout=60).status_code == 200, body
+    voices = [("anna", "en"), ("anna.wav", "EN"), ("speakers/anna.wav", "en-us"), ("C:\\speakers\\anna.wav", "English")]
+    for voice, language in [*voices, ("anna", "auto"), ("anna", "")]:
+        body = {"text": "No.", "speaker_wav": voice, "language": language}
+        assert httpx.post(f"{server.url}/tts_to_audio/", json=body, timeout=60).status_code == 200, body
     for fields in ({"speaker_wav": "/etc/hostname"}, {"language": "fr"}, {"speaker_wav": "missing"}):
         said = httpx.post(f"{server.url}/tts_to_audio/", json={"text": "No.", **fields}, timeout=60)
         message = said.json()["error"]["message"]
@@ -81,7 +81,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize(("page", "status"), PAGES.items())
-def test_audio_element_of_a_page_on_this_computer_may_play(server: Server, page: str, status: int) -> None:
+def test_audio_element_of_a_page_on_this_computer_may_play(server, page, status):
     """It sends no Origin; `localhost` and 127.0.0.1 are two sites to a browser."""
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Referer": page}
     params = {"text": "No.", "speaker_wav": "default", "language": "en"}
@@ -90,7 +90,7 @@ def test_audio_element_of_a_page_on_this_computer_may_play(server: Server, page:
     assert httpx.post(f"{server.url}/tts_to_audio/", json=body, headers=headers).status_code == 403
 
 
-def test_settings_are_kept_in_a_file_that_all_replicas_read(tmp_path: Path) -> None:
+def test_settings_are_kept_in_a_file_that_all_replicas_read(tmp_path):
     path = tmp_path / "output" / "settings.json"
     assert read_settings(path) == DEFAULTS
     change_settings(path, {"temperature": 0.9, "length_penalty": 2.0})
@@ -99,7 +99,7 @@ def test_settings_are_kept_in_a_file_that_all_replicas_read(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", "3", '{"temperature": "warm"}', "\x00"])
-def test_a_damaged_file_of_settings_gives_the_defaults_and_is_replaced(tmp_path: Path, damaged: str, caplog) -> None:
+def test_a_damaged_file_of_settings_gives_the_defaults_and_is_replaced(tmp_path, damaged, caplog):
     path = tmp_path / "settings.json"
     path.write_text(damaged, encoding="utf-8")
     assert read_settings(path) == DEFAULTS and "the default settings are used" in caplog.text

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Error, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 VARIABLE = "XTTS_STUDIO_CHROMIUM"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -30,6 +30,17 @@ def running_browser(*flags: str) -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def open_folds(page: Page) -> None:
+    """Open everything that can be opened in the tab that is shown."""
+    page.wait_for_timeout(300)
+    folds = page.locator("button.label-wrap:visible:not(.open)")
+    for _ in range(50):
+        if not folds.count():
+            return
+        folds.first.click()
+    raise AssertionError("a fold does not open")
 
 
 def skip(reason: str) -> None:

@@ -1,4 +1,4 @@
-"""A browser; a project with a dataset of four clips, an app that knows it, and what would have been started for it."""
+"""A browser and an app; a project with a dataset of four clips, and what would have been started for it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,17 +7,36 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from tests.conftest import without_programs
+from tests.webui.app import running_app
 from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from utils import jobs
 from utils.project.paths import Project
+from webui.stubs import without_stubs
 from webui.studio import Studio
+
+with without_stubs():
+    import gradio  # noqa: F401  # for all tests
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with running_browser() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `address` serves: one folder, in which each file has projects of names that no other file uses."""
+    return tmp_path_factory.mktemp("output")
+
+
+@pytest.fixture(scope="session")
+def address(output: Path) -> Iterator[str]:
+    """The app, for all tests that it needs no flags for: a start takes seconds."""
+    with running_app(output, env=without_programs()) as url:
+        yield url
 
 
 @pytest.fixture

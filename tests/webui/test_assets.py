@@ -7,7 +7,6 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from tests.webui.app import running_app
 from webui.assets import gradio_assets, with_assets
 
 
@@ -32,7 +31,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(("accepted", "encoding"), [("br, gzip", "gzip"), ("br", "identity"), ("", "identity")])
-def test_a_browser_on_this_computer_gets_the_file_and_may_keep_it(folder, accepted: str, encoding: str) -> None:
+def test_a_browser_on_this_computer_gets_the_file_and_may_keep_it(folder, accepted, encoding):
     answer = get(folder, "/assets/index-a1b2.js", **{"accept-encoding": accepted})
     assert answer.status_code == 200 and answer.content == (folder / "index-a1b2.js").read_bytes()
     assert answer.headers["content-encoding"] == encoding and answer.headers["vary"] == "Accept-Encoding"
@@ -45,23 +44,22 @@ def test_a_browser_on_this_computer_gets_the_file_and_may_keep_it(folder, accept
     "path",
     ["/assets/none.js", "/assets/../secret.txt", "/assets/%2e%2e/secret.txt", "/assets/sub/inner.js", "/", "/assets/"],
 )
-def test_nothing_else_is_answered_here(folder, path: str) -> None:
+def test_nothing_else_is_answered_here(folder, path):
     assert get(folder, path).text == "gradio"
 
 
 @pytest.mark.parametrize(
     "asked", [{"client": "192.168.1.7"}, {"x-forwarded-for": "8.8.8.8"}, {"method": "POST"}], ids=str
 )
-def test_others_are_left_to_gradio(folder, asked: dict[str, str]) -> None:
+def test_others_are_left_to_gradio(folder, asked):
     assert get(folder, "/assets/index-a1b2.js", **asked).text == "gradio"
 
 
-def test_the_running_page_and_its_scripts_are_compressed(tmp_path) -> None:
-    with running_app(tmp_path) as address:
-        page = httpx.get(address, headers={"accept-encoding": "gzip"})
-        script = re.search(r'"./(assets/index-[^"]+\.js)"', page.text)
-        assert script
-        answer = httpx.get(address + script[1], headers={"accept-encoding": "gzip"})
+def test_the_running_page_and_its_scripts_are_compressed(address):
+    page = httpx.get(address, headers={"accept-encoding": "gzip"})
+    script = re.search(r'"./(assets/index-[^"]+\.js)"', page.text)
+    assert script
+    answer = httpx.get(address + script[1], headers={"accept-encoding": "gzip"})
     assert page.headers["content-encoding"] == "gzip" and page.num_bytes_downloaded < len(page.content) / 4
     assert "immutable" in answer.headers["cache-control"]
     assert answer.content == (gradio_assets().parent / script[1]).read_bytes()

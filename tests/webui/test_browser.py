@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.webui.app import ROOT, running_app
-from tests.webui.small_project import make_project
+from tests.webui.browser import open_folds
 from webui import text
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
@@ -22,12 +22,6 @@ expect.set_options(timeout=90_000)
 VOICE = ROOT / "assets" / "demo_voice"
 NUM_CLIPS = 12
 EVIL = "<img src=x onerror=window.hacked=true>"
-UNNAMED = """() => [...document.querySelectorAll('input, textarea, select, button')]
-    .filter(e => e.offsetParent !== null && e.type !== 'file')
-    .filter(e => !(e.labels && e.labels.length) && !e.getAttribute('aria-label') && !e.getAttribute('aria-labelledby')
-        && !e.title && !e.innerText.trim())
-    .map(e => e.outerHTML.slice(0, 200))"""
-"""Fields and buttons that a screen reader could only call by their kind; a placeholder is no name."""
 PLAYED = """(() => {
     window.played = []
     const play = HTMLMediaElement.prototype.play
@@ -97,18 +91,8 @@ def open_tab(page: Page, name: str) -> None:
         tab.first.click()
 
 
-def open_folds(page: Page) -> None:
-    """Open everything that can be opened in the tab that is shown."""
-    page.wait_for_timeout(300)
-    folds = page.locator("button.label-wrap:visible:not(.open)")
-    for _ in range(50):
-        if not folds.count():
-            return
-        folds.first.click()
-    raise AssertionError("a fold does not open")
-
-
 def test_a_voice_is_made_by_mouse(page, faults):
+    """From recordings of which one has a name and a transcript that a careless page would run as HTML."""
     create_project(page)
     make_dataset(page)
     fix_clip(page)
@@ -118,6 +102,7 @@ def test_a_voice_is_made_by_mouse(page, faults):
     export(page)
     listen(page)
     assert faults == []
+    assert_harmless(page)
 
 
 def create_project(page: Page) -> None:
@@ -135,12 +120,15 @@ def create_project(page: Page) -> None:
 
 
 def make_dataset(page: Page) -> None:
-    clips = sorted((VOICE / "wavs").glob("*.flac"))[:NUM_CLIPS]
-    page.locator("#upload input[type=file]").set_input_files(list(map(str, clips)))
-    expect(page.locator("#uploads")).to_contain_text(f"{NUM_CLIPS} recordings")
+    clips = {path.name: path.read_bytes() for path in sorted((VOICE / "wavs").glob("*.flac"))[: NUM_CLIPS + 1]}
+    evil = {f"{EVIL}.flac": clips.popitem()[1], f"{EVIL}.txt": EVIL.encode()}
+    files = [{"name": name, "mimeType": "", "buffer": content} for name, content in (clips | evil).items()]
+    page.locator("#upload input[type=file]").set_input_files(files)
+    expect(page.locator("#uploads")).to_contain_text(f"{NUM_CLIPS + 1} recordings")
     page.locator("#step-1").click()
     expect(page.locator("#report")).to_contain_text(f"{NUM_CLIPS}clips used", timeout=SLOW_MS)
     expect(page.locator("#clips-table")).to_contain_text("missing file")
+    expect(page.locator("#clips-table")).to_contain_text("onerror")
     shot(page, "data")
 
 
@@ -153,10 +141,11 @@ def fix_clip(page: Page) -> None:
     page.locator("#clip-sound").get_by_role("button", name="Play", exact=True).click()
     page.wait_for_function("window.played.length > 0")
     words = page.locator("#clip-text textarea")
-    fixed = words.input_value() + " Indeed."
+    fixed = f"{words.input_value()} Indeed. {EVIL}"
     words.fill(fixed)
     page.locator("#clip-save").click()
     expect(page.locator("#clips-table")).to_contain_text(fixed)
+    assert_harmless(page)
 
 
 def train_and_watch(page: Page) -> None:
@@ -232,9 +221,10 @@ def listen(page: Page) -> None:
     open_tab(page, text.INFERENCE_TAB)
     # The model that was just exported is the first in the list.
     expect(page.locator("#speak-model input")).to_have_value(text.model_name("ready", "", "", None))
-    page.locator("#speak-text textarea").fill("The early bird catches the worm. Still waters run deep. Go on.")
+    page.locator("#speak-text textarea").fill(f"The early bird catches the worm. {EVIL} Go on.")
     page.locator("#speak").click()
     expect(page.locator("#take-status .badge").first).to_have_text(text.TAKE_STATES["finished"], timeout=SLOW_MS)
+    expect(page.locator("#take-status")).to_contain_text("<img")
     play = page.locator("#whole").get_by_role("button", name="Play", exact=True)
     expect(play).to_be_visible()
     # So small a base says little: what counts is that all of it is played, not the whole seconds that the player shows.
@@ -274,34 +264,6 @@ def test_html_typed_into_any_field_stays_text(page):
     assert_harmless(page)
 
 
-def test_html_in_uploads_and_transcripts_stays_text(page):
-    """The name of a recording, its transcript, a transcript that is saved, and a text that is spoken."""
-    page.reload()
-    expect(page.locator("#project input")).to_have_value("maria")
-    page.wait_for_selector("html:not(.filling):not(.unanswered)")
-    expect(page.locator("#uploads")).to_contain_text(f"{NUM_CLIPS} recordings")
-    sound = (VOICE / "wavs" / "demo-40.flac").read_bytes()
-    given = [(f"{EVIL}.flac", "audio/flac", sound), (f"{EVIL}.txt", "text/plain", EVIL.encode())]
-    files = [{"name": name, "mimeType": kind, "buffer": content} for name, kind, content in given]
-    open_tab(page, text.DATA_TAB)
-    page.locator("#upload input[type=file]").set_input_files(files)
-    expect(page.locator("#uploads")).to_contain_text(f"{NUM_CLIPS + 1} recordings")
-    page.locator("#step-1").click()
-    # The transcript of the new clip, whatever became of it.
-    expect(page.locator("#clips-table")).to_contain_text("onerror", timeout=SLOW_MS)
-    # The end of preparing fills the table once more, which closes an open clip.
-    expect(page.locator("#cancel-data")).to_be_hidden(timeout=SLOW_MS)
-    choose_clip(page)
-    page.locator("#clip-text textarea").fill(EVIL)
-    page.locator("#clip-save").click()
-    expect(page.get_by_text(text.CLIP_SAVED)).to_be_visible()
-    open_tab(page, text.INFERENCE_TAB)
-    page.locator("#speak-text textarea").fill(EVIL)
-    page.locator("#speak").click()
-    expect(page.locator("#take-status")).to_contain_text("<img", timeout=SLOW_MS)
-    assert_harmless(page)
-
-
 def choose_clip(page: Page) -> None:
     """Open the editor of the first clip in the table."""
     deadline = time.monotonic() + 30
@@ -315,31 +277,3 @@ def choose_clip(page: Page) -> None:
 def assert_harmless(page: Page) -> None:
     assert page.evaluate("window.hacked") is None
     assert page.locator("img[src=x]").count() == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-def test_a_phone_shows_everything_without_scrolling_sideways(browser, address, scheme):
-    phone = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
-    phone.goto(address)
-    for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
-        open_tab(phone, name)
-        phone.wait_for_timeout(800)
-        width = phone.evaluate("document.documentElement.scrollWidth")
-        assert width <= 390, f"{name} is {width} pixels wide"
-        shot(phone, f"phone-{scheme}-{name[0]}")
-    phone.close()
-
-
-def test_every_field_has_a_name_for_screen_readers(browser, address, output):
-    """With every fold open, and the editor of a clip."""
-    make_project(output, "anna")
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto(address)
-    expect(page.locator("#project input")).to_have_value("anna")
-    choose_clip(page)
-    for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
-        open_tab(page, name)
-        open_folds(page)
-        page.wait_for_timeout(300)
-        assert page.evaluate(UNNAMED) == [], name
-    page.close()

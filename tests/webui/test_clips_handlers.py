@@ -1,7 +1,6 @@
 """Tab 1 clip by clip, without a page: whose words are shown, and which fix a click starts."""
 
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,7 +54,7 @@ def test_a_cut_is_offered_in_the_middle(studio):
         ),
     ],
 )
-def test_a_fix_is_a_job_for_the_clip(studio, project, started, handler: Callable, form, wanted):
+def test_a_fix_is_a_job_for_the_clip(studio, project, started, handler, form, wanted):
     handler(studio, {**NAME, "data.clip": "wavs/a.wav", **form})
     expected = FixConfig(project="maria", output=project.output, clip="wavs/a.wav", **wanted)
     assert started == [("fix", expected)]
@@ -76,7 +75,7 @@ def test_undoing_a_cut_restores_what_was_cut(studio, started):
         (clips.split, {"data.at_s": "soon", "data.text_before": "a", "data.text_after": "b"}, "soon"),
     ],
 )
-def test_a_fix_that_is_not_whole_is_refused_before_a_process_starts(studio, started, handler: Callable, form, said):
+def test_a_fix_that_is_not_whole_is_refused_before_a_process_starts(studio, started, handler, form, said):
     with pytest.raises(UserError, match=said):
         handler(studio, {**NAME, "data.clip": "wavs/a.wav", **form})
     assert started == []

@@ -6,7 +6,7 @@ One app and one dataset for all: a preparation starts a process that loads PyTor
 import json
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import pytest
 from gradio_client import Client, handle_file
 
 from tests.sounds import TEXTS, speech
-from tests.webui.app import running_app
 from utils.audio.write import write_wav
 from utils.options import DATASET_RATE
 
@@ -69,7 +68,7 @@ def _row(audio: str, said: str) -> str:
 class Voice:
     """One project of a running app."""
 
-    def __init__(self, client: Client, output: Path, project: str = "maria") -> None:
+    def __init__(self, client: Client, output: Path, project: str) -> None:
         self.client, self.folder, self.project = client, output / project, project
 
     def call(self, name: str, **values: Any) -> Any:
@@ -95,26 +94,24 @@ class Voice:
 
 
 @pytest.fixture(scope="module")
-def voice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Voice]:
-    output, source = tmp_path_factory.mktemp("output"), tmp_path_factory.mktemp("source")
-    files, _ = every_kind(source)
-    with running_app(output) as address:
-        made = Voice(Client(address, verbose=False, ssl_verify=False), output)
-        made.client.predict(new_project="maria", language="en", base="tiny", api_name="/project_create")
-        made.call("data_upload", files=[handle_file(path) for path in files])
-        made.call("data_prepare", language="en", base="tiny", eval_fraction="0.3", quality=False, check_speakers=False)
-        made.done("prepare")
-        yield made
+def voice(address: str, output: Path, tmp_path_factory: pytest.TempPathFactory) -> Voice:
+    files, _ = every_kind(tmp_path_factory.mktemp("source"))
+    made = Voice(Client(address, verbose=False, ssl_verify=False), output, "uploads")
+    made.client.predict(new_project="uploads", language="en", base="tiny", api_name="/project_create")
+    made.call("data_upload", files=[handle_file(path) for path in files])
+    made.call("data_prepare", language="en", base="tiny", eval_fraction="0.3", quality=False, check_speakers=False)
+    made.done("prepare")
+    return made
 
 
-def test_every_kind_of_upload_becomes_clips(voice: Voice, tmp_path: Path) -> None:
+def test_every_kind_of_upload_becomes_clips(voice, tmp_path):
     _, recordings = every_kind(tmp_path / "again")
     used = {Path(clip["source"]).name for clip in voice.clips(lambda clip: clip["status"] == "used")}
     assert used == recordings, [(clip["source"], clip["reason"], clip["detail"]) for clip in voice.clips()]
 
 
 @pytest.mark.slow
-def test_a_clip_is_cut_joined_and_given_back(voice: Voice) -> None:
+def test_a_clip_is_cut_joined_and_given_back(voice):
     whole = voice.clips(lambda clip: clip["status"] == "used" and clip["source"].endswith("beside.wav"))[0]
     voice.call("clip_split", clip=whole["clip"], at_s=1.4, text_before="The early bird", text_after="catches the worm.")
     voice.done("fix")
@@ -131,7 +128,7 @@ def test_a_clip_is_cut_joined_and_given_back(voice: Voice) -> None:
 
 
 @pytest.mark.slow
-def test_a_language_is_looked_at_and_the_base_extended(voice: Voice, tmp_path: Path) -> None:
+def test_a_language_is_looked_at_and_the_base_extended(voice, tmp_path):
     tmp_path.mkdir(exist_ok=True)
     corpus = words(tmp_path, "amharic.txt", "ሰላም ለዓለም። ይህ አዲስ ድምፅ ነው። ሰላም ሰላም ለሁሉም ሰው።\n" * 20)
     asked = {"language": "amh", "base": "tiny", "corpus": handle_file(corpus)}
@@ -142,7 +139,7 @@ def test_a_language_is_looked_at_and_the_base_extended(voice: Voice, tmp_path: P
     assert Path(found["made"]) == voice.folder / "base-amh"
 
 
-def test_forms_that_are_not_whole_are_refused_before_a_process_starts(voice: Voice) -> None:
+def test_forms_that_are_not_whole_are_refused_before_a_process_starts(voice):
     before = len(voice.call("status")["jobs"])
     clip = voice.clips(lambda clip: clip["status"] == "used")[0]["clip"]
     for name, values, said in (
@@ -157,7 +154,7 @@ def test_forms_that_are_not_whole_are_refused_before_a_process_starts(voice: Voi
     assert len(voice.call("status")["jobs"]) == before
 
 
-def test_uploads_are_found_under_the_names_of_their_table(voice: Voice, tmp_path: Path) -> None:
+def test_uploads_are_found_under_the_names_of_their_table(voice, tmp_path):
     """gradio takes signs out of names and cuts them at 200 bytes, our folder takes out more and cuts at 150."""
     cut = "a name of 200 bytes, " + "長い" * 29
     odd = ["take #1", "[soft] voice", "50% done!", "Ünïcode \u2013 dash", "ends with dots...", cut]

@@ -103,9 +103,11 @@ def page_of(browser: Browser, address: str, code: str, size: str) -> Iterator[Pa
     context.close()
 
 
-def test_a_dataset_is_filled_in_by_keys(browser: Browser, address: str) -> None:
+def test_a_dataset_is_filled_in_by_keys(browser, address):
     """The mouse walks in English on a desk. What happens after Step 1 is for the slow form."""
     with page_of(browser, address, "es", "phone") as page:
+        # gradio's own words as well follow the browser.
+        expect(page.locator("#upload")).to_contain_text("Coloque el archivo aquí")
         fill_in(page, "quick")
         reach(page, page.locator("#step-1"))
         assert page.locator("#step-1").evaluate(FOCUSED)
@@ -113,7 +115,7 @@ def test_a_dataset_is_filled_in_by_keys(browser: Browser, address: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "size"), product(PAGE_LANGUAGES, SIZES))
-def test_a_voice_is_made_by_keys(browser: Browser, address: str, code: str, size: str) -> None:
+def test_a_voice_is_made_by_keys(browser, address, code, size):
     with page_of(browser, address, code, size) as page:
         fill_in(page, f"{code}-{size}")
         press(page, "#step-1")

@@ -1,7 +1,6 @@
 """The page in the language of who asks: the same components in other words, side by side; scripts get English."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -10,11 +9,9 @@ import gradio as gr
 import pytest
 from gradio.context import LocalContext
 from gradio_client import Client
-from playwright.sync_api import expect
 from starlette.requests import Request
 
 from scripts import messages
-from tests.webui.app import running_app
 from tests.webui.small_project import make_project
 from utils.errors import UserError
 from webui import text
@@ -47,11 +44,11 @@ SHOWN = ("label", "info", "placeholder", "headers")
         ({"referer": "http://[/?lang=../../es;=;", "accept-language": "es"}, "es"),
     ],
 )
-def test_the_address_then_the_browser_choose_the_language(headers, expected) -> None:
+def test_the_address_then_the_browser_choose_the_language(headers, expected):
     assert language_of(headers) == expected
 
 
-def test_each_language_has_the_same_texts_by_name_and_type() -> None:
+def test_each_language_has_the_same_texts_by_name_and_type():
     for code in PAGE_LANGUAGES:
         kinds = {name: type(value) for name, value in text.TEXTS[code].items()}
         assert kinds == {name: type(value) for name, value in text.TEXTS[SOURCE].items()}
@@ -62,7 +59,7 @@ def test_each_language_has_the_same_texts_by_name_and_type() -> None:
         text.NOT_THERE  # noqa: B018
 
 
-def test_languages_side_by_side_do_not_mix() -> None:
+def test_languages_side_by_side_do_not_mix():
     def said(code: str) -> set[str]:
         with speaking(code):
             return {text.uploaded(number % 2 + 1) for number in range(500)}
@@ -74,7 +71,7 @@ def test_languages_side_by_side_do_not_mix() -> None:
     assert found == found[:2] * 4
 
 
-def test_the_page_in_another_language_is_the_same_page_in_other_words(tmp_path) -> None:
+def test_the_page_in_another_language_is_the_same_page_in_other_words(tmp_path):
     make_project(tmp_path, "anna")
     page = create_ui(tmp_path)
     with speaking("es"):
@@ -105,7 +102,7 @@ def values_of(component: dict[str, Any]) -> Any:
     return props.get("value") if component["type"] in ("checkbox", "number", "slider", "textbox", "state") else None
 
 
-def test_a_layout_that_differs_in_more_than_words_is_refused(tmp_path) -> None:
+def test_a_layout_that_differs_in_more_than_words_is_refused(tmp_path):
     page = create_ui(tmp_path)
     page.lay_out = lambda: gr.Number()
     with speaking("es"), pytest.raises(RuntimeError, match="other components"):
@@ -126,7 +123,7 @@ def asked_in(code: str) -> gr.Request:
     return gr.Request(Request(scope), session_hash=code)
 
 
-def test_handlers_pieces_faults_and_polls_speak_as_asked(frame) -> None:
+def test_handlers_pieces_faults_and_polls_speak_as_asked(frame):
     def fail(studio, values):
         raise UserError(what=text.NO_PROJECT, where=text.PROJECT, fix=text.NO_PROJECT_FIX)
 
@@ -158,7 +155,7 @@ def test_handlers_pieces_faults_and_polls_speak_as_asked(frame) -> None:
         assert list(next(running["es"]).values()) == [text.TEXTS["es"]["NO_PROJECT"]]
 
 
-def test_a_take_is_named_in_each_language(tmp_path, monkeypatch) -> None:
+def test_a_take_is_named_in_each_language(tmp_path, monkeypatch):
     folder = tmp_path / "take"
     folder.mkdir()
     (folder / "take.json").write_text("{}")
@@ -179,13 +176,7 @@ class _Shown:
         self.label = label
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory) -> Iterator[str]:
-    with running_app(tmp_path_factory.mktemp("output")) as url:
-        yield url
-
-
-def test_two_scripts_are_each_answered_in_their_language(address) -> None:
+def test_two_scripts_are_each_answered_in_their_language(address):
     clients = {
         "en": Client(address, verbose=False, ssl_verify=False),
         "es": Client(address, verbose=False, ssl_verify=False, headers={"accept-language": "es"}),
@@ -193,27 +184,3 @@ def test_two_scripts_are_each_answered_in_their_language(address) -> None:
     for code in ("es", "en"):
         with speaking(code), pytest.raises(Exception, match=text.NO_NAME):
             clients[code].predict(new_project="", language="de", base="tiny", api_name="/project_create")
-
-
-@pytest.mark.browser
-@pytest.mark.programs
-@pytest.mark.parametrize(
-    ("asked", "locale", "words"),
-    [
-        ("?lang=es", "en", "Coloque el archivo aquí"),
-        ("", "es-MX", "Coloque el archivo aquí"),
-        ("", "de", "Drop File Here"),
-    ],
-)
-def test_the_page_and_gradios_own_words_are_in_the_language_that_the_address_or_the_browser_names(
-    address, browser, asked, locale, words
-) -> None:
-    page = browser.new_page(locale=locale)
-    page.goto(address + asked)
-    expect(page.locator("#upload")).to_contain_text(words, timeout=60_000)
-    code = "en" if locale == "de" else "es"
-    with speaking(code):
-        expect(page.get_by_role("tab", name=text.DATA_TAB)).to_be_visible()
-        expect(page.get_by_label(text.NEW_PROJECT)).to_be_attached()
-    assert page.locator("html").get_attribute("lang") == code
-    page.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.webui import App, make_project, measure_poll, poll, running_app
+from benchmarks.webui import make_project, measure_poll, poll, running_app
 from tests.sounds import make_project as make_dataset
 from utils import jobs
 from utils.config import TrainConfig
@@ -28,7 +28,7 @@ def app(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_fifty_pages_are_all_answered_and_memory_stays(app: App) -> None:
+def test_fifty_pages_are_all_answered_and_memory_stays(app):
     first = measure_poll(app, CLIENTS, seconds=6)
     second = measure_poll(app, CLIENTS, seconds=6)
     assert first.failed == second.failed == 0
@@ -41,7 +41,7 @@ def test_fifty_pages_are_all_answered_and_memory_stays(app: App) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_500)
-def test_ten_minutes_of_fifty_pages_beside_a_training(tmp_path: Path) -> None:
+def test_ten_minutes_of_fifty_pages_beside_a_training(tmp_path):
     output = tmp_path / "output"
     project = make_dataset(output)
     run = jobs.start(

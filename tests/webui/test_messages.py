@@ -63,12 +63,12 @@ NOT_TEXTS = (
 """Names and patterns, and lists whose items have values that no one reads."""
 
 
-def test_the_committed_template_is_current() -> None:
+def test_the_committed_template_is_current():
     committed = messages.TEMPLATE.read_text(encoding="utf-8")
     assert committed == messages.template(messages.PACKAGE, messages.ENGINE), "run: make messages"
 
 
-def test_every_text_of_the_page_passes_through_the_catalogue() -> None:
+def test_every_text_of_the_page_passes_through_the_catalogue():
     code = f"PLAIN, NOT_TEXTS = {PLAIN!r}, {NOT_TEXTS!r}\n" + TRANSLATED
     printed = subprocess.run(
         [sys.executable, "-c", code],
@@ -80,13 +80,13 @@ def test_every_text_of_the_page_passes_through_the_catalogue() -> None:
     assert printed.stdout.split("\n") == ["«2 files were added.» «base tiny» «on: 1 name»", ""]
 
 
-def test_a_text_that_is_no_literal_is_refused(tmp_path) -> None:
+def test_a_text_that_is_no_literal_is_refused(tmp_path):
     (tmp_path / "a.py").write_text('_(f"{1} clips")\n')
     with pytest.raises(ValueError, match="literal"):
         messages.template(tmp_path)
 
 
-def test_a_template_has_each_text_once_escaped_with_its_files(tmp_path) -> None:
+def test_a_template_has_each_text_once_escaped_with_its_files(tmp_path):
     (tmp_path / "a.py").write_text("""_('say "yes"')\n_("{n} of {all}")\n""")
     (tmp_path / "b.py").write_text("""ngettext("clip", "clips", 2)\n_('say "yes"')\n""")
     made = messages.template(tmp_path).removeprefix(messages.HEADER)
@@ -100,13 +100,13 @@ def test_a_template_has_each_text_once_escaped_with_its_files(tmp_path) -> None:
 SPANISH = messages.PACKAGE / "es.po"
 
 
-def test_every_text_has_a_spanish_translation_with_the_same_placeholders() -> None:
+def test_every_text_has_a_spanish_translation_with_the_same_placeholders():
     assert messages.faults(messages.TEMPLATE, SPANISH) == [], "run: make messages, then translate what it names"
     assert SPANISH.read_text(encoding="utf-8") == messages.merged(messages.TEMPLATE, SPANISH)
     assert SPANISH.stat().st_size < 150_000
 
 
-def test_a_missing_translation_and_a_wrong_placeholder_are_named(tmp_path) -> None:
+def test_a_missing_translation_and_a_wrong_placeholder_are_named(tmp_path):
     template, translation = tmp_path / "messages.pot", tmp_path / "xx.po"
     (tmp_path / "a.py").write_text("""_("gone?")\n_("{n} of {all}")\nngettext("{n} clip", "{n} clips", 2)\n""")
     template.write_text(messages.template(tmp_path))

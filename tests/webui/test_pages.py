@@ -10,19 +10,19 @@ class Clock:
         return self.now
 
 
-def test_a_page_is_never_told_to_wait_until_it_is_forgotten() -> None:
+def test_a_page_is_never_told_to_wait_until_it_is_forgotten():
     pages = OpenPages(Clock())
     assert max(pages.interval(str(number)) for number in range(1_000)) < FORGET_S
 
 
-def test_closed_pages_do_not_count() -> None:
+def test_closed_pages_do_not_count():
     pages = OpenPages(clock := Clock())
     assert max(pages.interval(str(number)) for number in range(50)) > EVERY_S
     clock.now = FORGET_S + 1
     assert pages.interval("0") == EVERY_S
 
 
-def test_an_answer_that_took_long_does_not_replace_a_younger_one() -> None:
+def test_an_answer_that_took_long_does_not_replace_a_younger_one():
     shared = SharedAnswers[str](clock := Clock())
 
     def slow() -> str:
@@ -33,7 +33,7 @@ def test_an_answer_that_took_long_does_not_replace_a_younger_one() -> None:
     assert shared.get("a", slow) == "old" and shared.get("a", lambda: "new") == "young"
 
 
-def test_an_answer_is_shared_while_it_is_young_and_made_anew_on_demand() -> None:
+def test_an_answer_is_shared_while_it_is_young_and_made_anew_on_demand():
     made: list[int] = []
     shared = SharedAnswers[int](clock := Clock())
 

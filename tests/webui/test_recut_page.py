@@ -33,7 +33,7 @@ def page(project: Project) -> Iterator[Page]:
 
 
 @pytest.mark.slow
-def test_edges_move_and_come_back_and_a_clip_becomes_a_voice(page: Page, project: Project) -> None:
+def test_edges_move_and_come_back_and_a_clip_becomes_a_voice(page, project):
     page.locator("#clips-table [role=gridcell]", has_text="demo-02").first.click(timeout=SLOW_MS)
     drawn = page.locator("#clip-waveform")
     expect(drawn).to_contain_text("Cut at 0.00 to")

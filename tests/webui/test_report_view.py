@@ -1,7 +1,6 @@
 """The report on the page: totals, reasons, flags and links are those of report.json, and names stay text."""
 
 import re
-from pathlib import Path
 
 from utils.dataset.storage.report import EXCLUDED, ClipReport, Flag, Report
 from webui import text
@@ -77,7 +76,7 @@ def test_lengths_are_counted_by_whole_seconds():
     assert counted == [("0", "0"), ("1", "0"), ("2", "1"), ("3", "1")]
 
 
-def test_the_full_report_is_offered_where_there_is_one(tmp_path: Path):
+def test_the_full_report_is_offered_where_there_is_one(tmp_path):
     page = tmp_path / "report.html"
     assert "report.html" not in view.report(Report(clips=clips(), settings={}), "de")
     assert f'href="gradio_api/file={page}"' in view.report(Report(clips=clips(), settings={}), "de", page)

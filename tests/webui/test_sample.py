@@ -31,7 +31,7 @@ def started(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> list[DemoConfig]
     return found
 
 
-def test_an_empty_app_offers_the_sample_voice_and_one_with_a_project_does_not(studio: Studio) -> None:
+def test_an_empty_app_offers_the_sample_voice_and_one_with_a_project_does_not(studio):
     values = {"project.project": None, "project.base": STARTER, "train.run": ""}
     assert live.poll(studio, values)["project.welcome"]["visible"]
     create_project("maria", studio.output, ProjectSettings(language="en", base="tiny"))
@@ -40,7 +40,7 @@ def test_an_empty_app_offers_the_sample_voice_and_one_with_a_project_does_not(st
     assert not shown["project.welcome"]["visible"] and shown["project.sample"] == ""
 
 
-def test_one_click_makes_a_project_and_starts_the_whole_job(studio: Studio, started: list[DemoConfig]) -> None:
+def test_one_click_makes_a_project_and_starts_the_whole_job(studio, started):
     updates = sample.try_sample(studio, {})
     assert updates["project.project"]["value"] == "sample"
     assert updates["toast"] == text.SAMPLE_STARTED
@@ -51,7 +51,7 @@ def test_one_click_makes_a_project_and_starts_the_whole_job(studio: Studio, star
     assert COMMANDS["demo"][0] is DemoConfig
 
 
-def test_beside_a_training_it_is_refused(studio: Studio, started: list[DemoConfig], monkeypatch) -> None:
+def test_beside_a_training_it_is_refused(studio, started, monkeypatch):
     job = SimpleNamespace(kind="train", alive=True)
     monkeypatch.setattr(jobs, "running", lambda output: [job])
     with pytest.raises(UserError, match=text.TRAINING_NOW):
@@ -60,7 +60,7 @@ def test_beside_a_training_it_is_refused(studio: Studio, started: list[DemoConfi
 
 
 @pytest.mark.slow
-def test_the_job_ends_with_two_recordings_to_compare(studio: Studio) -> None:
+def test_the_job_ends_with_two_recordings_to_compare(studio):
     sample.try_sample(studio, {})
     (project,) = list_projects(studio.output)
     values = {"project.project": project.name, "project.base": STARTER, "train.run": ""}

@@ -24,12 +24,16 @@ from tests.webui.app import ROOT, running_app
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
+from webui import sound
 from webui.interface import create_ui
+from webui.page import Page
 from webui.security import Access, PageGuard, is_loopback, read_auth
 from webui.temporary import PREFIX
 
 SECRET = "the neighbor's secret"
 EVIL = "http://evil.example"
+SOUND = sound.address("maria", "take")
+"""Live speech, which the page does not have gradio send."""
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +128,9 @@ def test_weak_and_unreadable_logins_are_refused(tmp_path):
         assert "mysecret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["config", "gradio_api/info", "gradio_api/file=/etc/group", "gradio_api/queue/data"])
+@pytest.mark.parametrize(
+    "path", ["config", "gradio_api/info", "gradio_api/file=/etc/group", "gradio_api/queue/data", SOUND]
+)
 def test_without_login_nothing_is_answered(locked, path):
     assert httpx.get(locked + path).status_code == 401
 
@@ -139,6 +145,7 @@ def test_without_login_nothing_is_taken(locked):
     with httpx.Client() as client:
         assert client.post(locked + "login", data={"username": "anna", "password": "long enough"}).status_code == 200
         assert client.get(locked + "config").status_code == 200
+        assert client.get(locked + SOUND).status_code == 404
 
 
 # Other sites in the user's own browser
@@ -337,12 +344,16 @@ HOSTILE = ["../x", "/etc", "a/../b", "..", "x" * 70, "con", "<img src=x onerror=
 STRANGE = [None, True, -1, 1e308, float("nan"), [], [["x"]], {"path": "/etc/passwd"}, {"__class__": 1}]
 
 
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return create_ui(tmp_path_factory.mktemp("hostile") / "output")
+
+
 @pytest.mark.parametrize("value", [*HOSTILE, *STRANGE], ids=repr)
-def test_every_endpoint_answers_hostile_values_with_a_fault_for_people(tmp_path, value, started):
+def test_every_endpoint_answers_hostile_values_with_a_fault_for_people(page, value, started):
     """Private ones as well: that a browser's page does not show an endpoint does not keep anyone from calling it."""
-    output = tmp_path / "output"
-    (output / "anna" / "dataset").mkdir(parents=True)
-    page = create_ui(output)
+    output = page.studio.output
+    (output / "anna" / "dataset").mkdir(parents=True, exist_ok=True)
     for dependency in page.fns.values():
         if dependency.fn is None:
             continue
@@ -356,7 +367,7 @@ def test_every_endpoint_answers_hostile_values_with_a_fault_for_people(tmp_path,
                     answer.close()
             except gr.Error as error:
                 assert "<img" not in str(error), dependency.api_name
-    outside = [path for path in tmp_path.rglob("*") if output not in (path, *path.parents)]
+    outside = [path for path in output.parent.rglob("*") if output not in (path, *path.parents)]
     assert outside == []
 
 

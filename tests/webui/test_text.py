@@ -35,7 +35,7 @@ def _is_given(name: ast.Name) -> bool:
         ("a--workers, C:\\x--seed", "a--workers, C:\\x--seed"),
     ],
 )
-def test_settings_are_called_as_the_page_calls_them(engine: str, page: str) -> None:
+def test_settings_are_called_as_the_page_calls_them(engine, page):
     assert text.on_page(engine) == page
 
 

@@ -83,7 +83,7 @@ def shot(page: Page, name: str) -> None:
         page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
 
 
-def test_the_form_shows_few_settings_and_has_all() -> None:
+def test_the_form_shows_few_settings_and_has_all():
     shown = [*train.MAIN, *train.ADVANCED, *train.GPU_ONLY]
     assert len(shown) == len(set(shown)) and set(shown) <= set(training_fields())
     # Two more choose a switch's variant.
@@ -95,7 +95,7 @@ def test_the_form_shows_few_settings_and_has_all() -> None:
 
 @pytest.mark.browser
 @pytest.mark.programs
-def test_a_run_says_what_it_sees_beside_its_progress(page: Page) -> None:
+def test_a_run_says_what_it_sees_beside_its_progress(page):
     progress = page.locator("#train-progress")
     expect(progress).to_contain_text("the clips were learned by heart from step 40 on")
     expect(progress).to_contain_text("Loading takes 15 % of a step. More workers may help: “Data loader workers”.")
@@ -104,7 +104,7 @@ def test_a_run_says_what_it_sees_beside_its_progress(page: Page) -> None:
 
 @pytest.mark.browser
 @pytest.mark.programs
-def test_a_main_setting_is_explained_where_it_is_written_in_and_nothing_moves(page: Page) -> None:
+def test_a_main_setting_is_explained_where_it_is_written_in_and_nothing_moves(page):
     batch_size, help = page.locator("#set-batch-size input"), page.locator("#set-batch-size .info-text")
     below = page.locator("#recommend")
     expect(below).to_be_visible()
@@ -124,7 +124,7 @@ def test_a_main_setting_is_explained_where_it_is_written_in_and_nothing_moves(pa
 
 @pytest.mark.browser
 @pytest.mark.programs
-def test_changed_settings_are_marked_with_who_set_them_and_their_default(page: Page) -> None:
+def test_changed_settings_are_marked_with_who_set_them_and_their_default(page):
     fold = page.locator("#all-settings > button.label-wrap")
     expect(fold.locator("span").first).to_have_attribute("data-changed", " · 1 not at their default")
     fold.click()
@@ -142,7 +142,7 @@ def test_changed_settings_are_marked_with_who_set_them_and_their_default(page: P
 
 @pytest.mark.browser
 @pytest.mark.programs
-def test_the_command_is_that_of_the_form_and_goes_when_the_form_changes(page: Page, output: Path) -> None:
+def test_the_command_is_that_of_the_form_and_goes_when_the_form_changes(page, output):
     page.locator("#show-command").click()
     command = page.locator("#command textarea")
     expect(command).to_have_value(f"python -m utils.cli.train --project maria --output {output} --num-epochs 7")
@@ -153,7 +153,7 @@ def test_the_command_is_that_of_the_form_and_goes_when_the_form_changes(page: Pa
 
 @pytest.mark.browser
 @pytest.mark.programs
-def test_stop_stands_where_train_was_while_a_run_goes_on(page: Page) -> None:
+def test_stop_stands_where_train_was_while_a_run_goes_on(page):
     expect(page.locator("#step-2")).to_be_visible()
     expect(page.locator("#stop")).to_be_hidden()
     page.goto(page.url.replace("maria", "bert"))
@@ -173,7 +173,7 @@ def test_stop_stands_where_train_was_while_a_run_goes_on(page: Page) -> None:
 
 @pytest.mark.browser
 @pytest.mark.programs
-def test_another_run_can_be_queued_while_one_goes_on(page: Page) -> None:
+def test_another_run_can_be_queued_while_one_goes_on(page):
     page.set_viewport_size({"width": 1280, "height": 900})
     page.locator("#enqueue").click()
     expect(page.locator("#queue-list")).to_contain_text(text.QUEUED)

@@ -30,7 +30,7 @@ def make(studio: Studio, name: Any, clips: Any, recording: Any = None) -> dict[s
     return voices.make(studio, {**NAME, **form})
 
 
-def test_clips_become_a_voice_that_speaks_is_mixed_renamed_and_deleted(studio, project, library) -> None:
+def test_clips_become_a_voice_that_speaks_is_mixed_renamed_and_deleted(studio, project, library):
     updates = make(studio, " anna ", ["wavs/a.wav", "wavs/b.wav"])
     assert updates["inference.library_voice"] == {"choices": ["anna"], "value": "anna"}
     make(studio, "ben", [], str(project.dataset / "wavs" / "a.wav"))
@@ -47,7 +47,7 @@ def test_clips_become_a_voice_that_speaks_is_mixed_renamed_and_deleted(studio, p
         chosen_voice(project, form)
 
 
-def test_the_field_of_the_library_is_shown_for_its_voices(studio) -> None:
+def test_the_field_of_the_library_is_shown_for_its_voices(studio):
     shown = inference.choose_voice(studio, {"inference.voice": "library"})
     assert {key for key, change in shown.items() if change["visible"]} == {"inference.library_box"}
     shown = inference.choose_voice(studio, {"inference.voice": "own"})
@@ -69,14 +69,14 @@ def test_the_field_of_the_library_is_shown_for_its_voices(studio) -> None:
         ("anna", ["wavs/d.wav"]),
     ],
 )
-def test_what_makes_no_voice_is_refused(studio, library, name, clips) -> None:
+def test_what_makes_no_voice_is_refused(studio, library, name, clips):
     with pytest.raises(UserError):
         make(studio, name, clips)
     assert library.all() == []
 
 
 @pytest.mark.parametrize("value", [None, "", 5, ["anna"], "../../etc/passwd", "a\0", "none"])
-def test_odd_values_of_the_other_buttons_are_refused(studio, project, library, value) -> None:
+def test_odd_values_of_the_other_buttons_are_refused(studio, project, library, value):
     make(studio, "anna", ["wavs/a.wav"])
     for attempt in (
         lambda: voices.rename(studio, {"inference.kept_voice": value, "inference.voice_name": "new"}),
