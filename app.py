@@ -12,7 +12,6 @@ from utils.server.access import MADE_FILE as KEY_FILE
 from webui.flags import Flags, read_flags
 from webui.login import MADE_FILE, find_login
 from webui.security import access_of, gibibytes
-from webui.stubs import without_stubs
 from webui.temporary import own_folder
 
 
@@ -50,8 +49,8 @@ def launched(flags: Flags) -> Any:
         print(notice, flush=True)
     # What is imported stays: the collector need not look for garbage in it, now or while the page is served.
     gc.disable()
-    with without_stubs():
-        from webui.interface import create_ui
+    from webui.interface import create_ui
+
     gc.freeze()
     gc.enable()
     page = create_ui(output, input_roots=roots, quota_bytes=quota_bytes, access=access)

@@ -13,11 +13,7 @@ from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from utils import jobs
 from utils.project.paths import Project
-from webui.stubs import without_stubs
 from webui.studio import Studio
-
-with without_stubs():
-    import gradio  # noqa: F401  # for all tests
 
 
 @pytest.fixture(scope="module")

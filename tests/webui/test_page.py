@@ -1,14 +1,11 @@
 """The page: it loads without torch, answers a browser, and a taken port is a clear error."""
 
 import asyncio
-import inspect
 import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
-import gradio as gr
 import httpx
 import pytest
 from gradio.state_holder import SessionState
@@ -18,7 +15,6 @@ from gradio_client.exceptions import AppError
 from benchmarks.webui import make_project
 from tests.webui.app import ROOT, running_app
 from webui.interface import create_ui
-from webui.stubs import without_stubs
 from webui.temporary import PREFIX
 
 HEAVY = ("torch", "torchaudio", "transformers", "accelerate", "TTS")
@@ -28,15 +24,6 @@ def test_the_web_process_does_not_load_torch():
     code = f"import sys, app, webui.interface; print([m for m in {HEAVY} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
-
-
-def test_gradio_finds_no_source_to_write_a_stub_of_while_it_is_imported():
-    with without_stubs():
-        for found in (gr.Button, gr.Tab):
-            with pytest.raises(OSError):
-                inspect.getfile(found)
-        assert inspect.getfile(Path)
-    assert inspect.getfile(gr.Button)
 
 
 def test_an_id_of_the_page_is_given_once(tmp_path):
