@@ -11,6 +11,7 @@ from tests.saving import save_best, save_last
 from utils.errors import UserError
 from utils.runs import checkpoints as state
 from utils.runs.checkpoints import Checkpoints, is_complete, load_checkpoint, read_state
+from utils.runs.layout import ModelRef
 
 
 @pytest.fixture
@@ -92,3 +93,18 @@ def test_a_kill_while_another_step_becomes_the_best_leaves_a_complete_best(
     chosen = checkpoints.link_best(early, loss_to_beat=1.5)
     assert checkpoints.best() == chosen and read_state(chosen)["loss_to_beat"] == 1.5
     assert names(checkpoints.folder) == ["best-00000001", "step-00000001", "step-00000002"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "which"),
+    [
+        ("ready", "ready", ""),
+        ("run/first try/best", "run", "best"),
+        ("run/first try/120", "run", "120"),
+        ("run/first try/worst", "base", ""),
+        ("tiny", "base", ""),
+    ],
+)
+def test_a_model_is_named_in_one_way(text, kind, which) -> None:
+    ref = ModelRef.parse(text)
+    assert (ref.kind, ref.which, str(ref)) == (kind, which, text)
