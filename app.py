@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import socket
 import sys
 from typing import Any
 
@@ -47,6 +48,9 @@ def launched(flags: Flags) -> Any:
     access = access_of(flags, auth)
     if notice:
         print(notice, flush=True)
+    # An address that is taken is reported at once: to import gradio takes seconds.
+    family = socket.getaddrinfo(flags.host, flags.port, type=socket.SOCK_STREAM)[0][0]
+    socket.create_server((flags.host, flags.port), family=family).close()
     # What is imported stays: the collector need not look for garbage in it, now or while the page is served.
     gc.disable()
     from webui.interface import create_ui
