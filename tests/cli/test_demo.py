@@ -9,7 +9,7 @@ import pytest
 from utils.cli import demo
 from utils.project.paths import AFTER, BEFORE, assets_folder, open_project
 
-NUM_CLIPS = 16
+NUM_CLIPS = 8
 
 
 @pytest.fixture

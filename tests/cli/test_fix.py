@@ -41,7 +41,6 @@ def test_a_clip_is_excluded_and_restored(project, capsys):
     ("arguments", "values"),
     [
         (["accept"], {}),
-        (["restore"], {}),
         (["merge"], {}),
         (["text", "--text", "Said.", "--speaker", "anna"], {"text": "Said.", "speaker": "anna"}),
         (["trim", "--start", "0.5", "--end", "2"], {"start_s": 0.5, "end_s": 2.0}),

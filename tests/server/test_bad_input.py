@@ -16,18 +16,12 @@ import pytest
 
 from tests.server.conftest import TEXT, Server
 
-LINES = "A line of a poem.\n"
 BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "empty": ({"input": ""}, 400, "empty"),
-    "blank": ({"input": " \n\t "}, 400, "empty"),
-    "no text": ({"input": None}, 400, "string"),
     "a number": ({"input": 12}, 400, "string"),
     "too long": ({"input": "word " * 40_000}, 400, "200000 characters; a request may have 20000"),
-    "many lines": ({"input": LINES * 10_000}, 400, "180000 characters"),
     "other script": ({"input": "漢字かな"}, 400, "cannot read"),
-    "arabic": ({"input": "مرحبا بالعالم"}, 400, "cannot read"),
     "punctuation": ({"input": "... !?! --- ,,,"}, 400, "no letter or digit"),
-    "symbols": ({"input": "★☆★"}, 400, "no letter or digit"),
     "half a pair": ({"input": "Hello \ud83d there"}, 400, "not valid Unicode"),
     "broken SSML": ({"input": "<speak>Hello <break"}, 400, "SSML"),
     "entities": ({"input": "<?xml version='1.0'?><!DOCTYPE x><speak>Hello</speak>"}, 400, "declarations"),
@@ -36,16 +30,13 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "mixture": ({"voice": "heart:nan,emma:0.5"}, 400, "weights above 0"),
     "mixture of many": ({"voice": "heart," * 100}, 400, "up to 8"),
     "unknown in a mixture": ({"voice": "heart:0.5,missing:0.5"}, 400, "no voice 'missing'"),
-    "unknown voice": ({"voice": "missing"}, 400, "no voice 'missing'"),
     "voice of a path": ({"voice": "../../etc/passwd"}, 400, "no voice"),
     "voice of a list": ({"voice": [1]}, 400, "not a name"),
-    "unknown model": ({"model": "gpt-none"}, 404, "does not exist"),
     "model of a path": ({"model": "../ready"}, 404, "does not exist"),
     "model of another type": ({"model": 7}, 400, "not a name"),
     "format": ({"response_format": "midi"}, 400, "use one of: mp3"),
     "stream format": ({"stream_format": "tape"}, 400, "audio or sse"),
     "too quick": ({"speed": 9}, 400, "speed is 9.0; use 0.25 to 4"),
-    "speed of text": ({"speed": "fast"}, 400, "speed"),
     "hot": ({"temperature": 5}, 400, "temperature is 5.0"),
     "codes": ({"top_k": 10**30}, 400, "top_k"),
     "seed": ({"seed": -1}, 400, "seed is -1"),

@@ -136,16 +136,6 @@ def test_a_first_sentence_goes_before_the_rest_of_a_long_text(make):
     assert long.wait(WAIT_S)
 
 
-def test_a_cancelled_request_ends_and_frees_its_slots(make):
-    service = make()
-    generation = ask(service, LONG)
-    while generation.buffered_s == 0:
-        time.sleep(0.01)
-    generation.cancel()
-    assert generation.wait(WAIT_S) and generation.error is None
-    assert service.num_active() == 0 and service.num_live == 0
-
-
 def test_a_listener_that_takes_nothing_is_given_up(make, monkeypatch):
     monkeypatch.setattr("utils.inference.generation.BUFFER_S", 3.0)
     service = make(stall_s=1.0)

@@ -13,6 +13,8 @@ from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from utils import jobs
 from utils.project.paths import Project
+from webui.interface import create_ui
+from webui.page import Page
 from webui.studio import Studio
 
 
@@ -33,6 +35,12 @@ def address(output: Path) -> Iterator[str]:
     """The app, for all tests that it needs no flags for: a start takes seconds."""
     with running_app(output, env=without_programs()) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The page without a server, for tests that only look at it."""
+    return create_ui(tmp_path_factory.mktemp("output"))
 
 
 @pytest.fixture

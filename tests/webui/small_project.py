@@ -32,3 +32,11 @@ def clip(name: str, **values: Any) -> ClipReport:
     return ClipReport(
         source=f"/in/{name}.wav", id=f"id-{name}", clip=f"wavs/{name}.wav", speaker="one", num_samples=66_150, **values
     )
+
+
+def add_checkpoint(run: Path, name: str) -> None:
+    """A checkpoint of a run that is complete."""
+    folder = run / "checkpoints" / name
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text("{}", encoding="utf-8")
+    (folder / "complete.json").write_text('{"state.json": {"size": 2}}', encoding="utf-8")

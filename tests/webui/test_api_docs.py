@@ -5,7 +5,6 @@ import re
 import pytest
 
 from tests.webui.app import ROOT
-from webui.interface import create_ui
 
 SETTINGS = (
     "/train_start",
@@ -18,22 +17,23 @@ SETTINGS = (
 """These also take the settings of a command, which the docs refer to instead of repeating them."""
 
 
+WORDS = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
-def endpoints(tmp_path_factory):
-    return create_ui(tmp_path_factory.mktemp("output")).get_api_info()["named_endpoints"]
+def endpoints(laid_out):
+    return laid_out.get_api_info()["named_endpoints"]
 
 
 def test_the_docs_name_every_endpoint_and_no_other(endpoints):
-    words = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(/[a-z_]+)`", words))
+    named = set(re.findall(r"`(/[a-z_]+)`", WORDS))
     assert named == set(endpoints)
 
 
 def test_the_docs_name_the_parameters(endpoints):
-    words = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     for name, info in endpoints.items():
         if name not in SETTINGS:
-            missing = [p["parameter_name"] for p in info["parameters"] if f"`{p['parameter_name']}`" not in words]
+            missing = [p["parameter_name"] for p in info["parameters"] if f"`{p['parameter_name']}`" not in WORDS]
             assert missing == [], name
 
 
@@ -42,8 +42,7 @@ def test_every_endpoint_says_what_it_does(endpoints):
 
 
 def test_the_docs_name_no_parameter_that_an_endpoint_lacks(endpoints):
-    words = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    rows = [line.split("|") for line in words.splitlines() if line.startswith("| `/")]
+    rows = [line.split("|") for line in WORDS.splitlines() if line.startswith("| `/")]
     assert len(rows) > 30
     for _, names, parameters, *_ in rows:
         named = set(re.findall(r"`([a-z_]+)`", parameters))

@@ -32,7 +32,7 @@ def test_a_filter_that_finds_nothing_any_more_gives_way_to_all(studio):
     assert named(updates) == "abcd" and updates["data.kind"]["value"] == ""
 
 
-@pytest.mark.parametrize("value", [None, 3, [1], {"a": 1}, float("nan"), "x" * 9_000, True])
+@pytest.mark.parametrize("value", [None, 3, [1], float("nan"), "x" * 9_000])
 def test_values_that_no_field_sends_find_everything_or_nothing(studio, value):
     fields = dict.fromkeys(clip_list.QUERY, value)
     assert named(clip_list.find(studio, {**NAME, **fields})) in ("abcd", "")

@@ -139,21 +139,6 @@ def test_a_language_is_looked_at_and_the_base_extended(voice, tmp_path):
     assert Path(found["made"]) == voice.folder / "base-amh"
 
 
-def test_forms_that_are_not_whole_are_refused_before_a_process_starts(voice):
-    before = len(voice.call("status")["jobs"])
-    clip = voice.clips(lambda clip: clip["status"] == "used")[0]["clip"]
-    for name, values, said in (
-        ("clip_split", {"at_s": 1.0, "text_before": "", "text_after": "x"}, "no transcript"),
-        ("clip_trim", {"start_s": None, "end_s": None}, "is not given"),
-    ):
-        with pytest.raises(Exception, match=said):
-            voice.call(name, clip=clip, **values)
-    for base in ("/etc", "../../assets", "missing"):
-        with pytest.raises(Exception, match="there is no base"):
-            voice.call("language_look", language="en", base=base)
-    assert len(voice.call("status")["jobs"]) == before
-
-
 def test_uploads_are_found_under_the_names_of_their_table(voice, tmp_path):
     """gradio takes signs out of names and cuts them at 200 bytes, our folder takes out more and cuts at 150."""
     cut = "a name of 200 bytes, " + "長い" * 29

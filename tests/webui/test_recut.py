@@ -77,14 +77,11 @@ def test_one_button_saves_whatever_the_form_changed(studio, project, started, re
     ("start", "end", "said"),
     [
         (3, 2, "is not a part of take.wav, which is 5.00 s long"),
-        (1, 99, "is not a part of take.wav"),
         (-1, 2, "is not a part of take.wav"),
         (1, 4.5, "has these edges already"),
         (None, 4, "start_s is not given"),
         ("nan", 4, "nan"),
-        (1e300, 1e301, "1e.*300"),
         (["1"], {"a": 1}, "2 settings are not usable"),
-        ("<b>", 4, "<b>"),
         (True, 4, r"From \(s\) is True"),
     ],
 )

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.webui.app import ROOT
-from webui.interface import create_ui
 from webui.temporary import KEPT_S, LOOK_S, VARIABLE, own_folder
 
 KILLED = """
@@ -53,5 +52,5 @@ def test_what_a_killed_app_left_is_removed_and_others_folders_are_not(place):
     assert [path.name for path in place.iterdir()] == ["gradio"]
 
 
-def test_copies_are_removed_after_a_day(tmp_path):
-    assert create_ui(tmp_path).delete_cache == (LOOK_S, KEPT_S) == (3600, 86400)
+def test_copies_are_removed_after_a_day(laid_out):
+    assert laid_out.delete_cache == (LOOK_S, KEPT_S) == (3600, 86400)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.hardware.machines import GIB, make_gpu, make_machine
+from tests.webui.small_project import add_checkpoint
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
@@ -131,10 +132,7 @@ def test_a_training_can_start_from_an_earlier_run(studio):
     with pytest.raises(UserError, match="no complete best checkpoint"):
         training.training_config(project, page(studio, "maria") | {"train.start_from": f"run/{run}/best"})
     for name in ("step-00000004", "best-00000002"):
-        folder = project.runs / run / "checkpoints" / name
-        folder.mkdir(parents=True)
-        (folder / "state.json").write_text("{}", encoding="utf-8")
-        (folder / "complete.json").write_text('{"state.json": {"size": 2}}', encoding="utf-8")
+        add_checkpoint(project.runs / run, name)
     offered = dict(training.starts(project))
     assert list(offered.values()) == ["", "ready", f"run/{run}/best", f"run/{run}/last"]
     for start in list(offered.values())[2:]:

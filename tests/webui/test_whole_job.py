@@ -85,8 +85,6 @@ def test_faults_are_messages_that_name_the_fix(client):
     client.predict(new_project="empty", language="en", base="tiny", api_name="/project_create")
     with pytest.raises(AppError, match=r"no dataset yet[\s\S]*Step 1"):
         client.predict(project="empty", base="tiny", api_name="/train_start")
-    with pytest.raises(AppError, match="Learning rate is &#39;fast&#39;"):
-        client.predict(project="empty", base="tiny", learning_rate="fast", api_name="/train_start")
     with pytest.raises(AppError, match="upload recordings"):
         client.predict(project="empty", language="en", base="tiny", api_name="/data_prepare")
 
