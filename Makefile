@@ -97,9 +97,8 @@ bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed a
 	$(BIN)/python -m benchmarks.dataloader --device cpu
 
 .PHONY: bench-all
-bench-all: $(RUNTIME) ## quality of the switches, and the grid by batch size, threads and clip length (hours; the grid resumes)
+bench-all: $(RUNTIME) ## quality of the switches and error of preflight (hours)
 	$(BIN)/python -m benchmarks.quality --jobs 2
-	$(BIN)/python -m benchmarks.grid $(ARGS)
 	$(BIN)/python -m benchmarks.preflight_error
 
 .PHONY: gpu-check
