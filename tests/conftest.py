@@ -129,6 +129,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return make_project(tmp_path_factory.mktemp("output"))
 
 
+@pytest.fixture(scope="session")
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A converted Whisper model of toy size."""
+    from tests.dataset.whisper import make_whisper  # loads transformers
+
+    return make_whisper(tmp_path_factory.mktemp("whisper"))
+
+
 @pytest.fixture
 def project(prepared: Project, tmp_path: Path) -> Project:
     """A copy of the prepared project that a test may change."""

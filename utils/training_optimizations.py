@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial, update_wrapper
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,6 @@ from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from utils.config import TrainConfig
 from utils.console import say
@@ -158,16 +156,16 @@ class _ForeignModel(TorchDispatchMode):
         recomputes = switches.asked.gradient_checkpointing != "none" and "gradient_checkpointing" not in self._off
         for block in blocks or [model]:
             forward = partial(self._pass, block, block.forward)
-            if isinstance(block, GradientCheckpointingLayer):
+            if _is_hugging_faces(block, "GradientCheckpointingLayer"):
                 # These go about it themselves, and drop the key-value cache that a recomputation would fill twice.
                 block.gradient_checkpointing = recomputes
-                block._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)  # type: ignore[assignment]
+                block._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
             elif recomputes:
                 forward = partial(checkpoint, forward, use_reentrant=False)
             _replace(block, forward)
         dtype = DTYPES[switches.effective.mixed_precision]
         for module in list(model.modules()):
-            if isinstance(module, PreTrainedModel):
+            if _is_hugging_faces(module, "PreTrainedModel"):
                 with suppress(ValueError):  # it has no such attention: what runs shows it
                     module.set_attn_implementation("sdpa" if switches.asked.sdpa else "eager")
         # Xtts itself has no forward for training: what is called is its GPT.
@@ -247,6 +245,11 @@ def _blocks(model: nn.Module) -> Iterator[nn.Module]:
             for block in module:
                 inner.update(block.modules())
                 yield block
+
+
+def _is_hugging_faces(module: nn.Module, name: str) -> TypeGuard[Any]:
+    """Whether it is of this class; by name, because importing transformers takes seconds where no model is of it."""
+    return any(one.__name__ == name and one.__module__.startswith("transformers.") for one in type(module).__mro__)
 
 
 def _replace(module: nn.Module, forward: Any) -> None:

@@ -16,6 +16,8 @@ from utils.dataset.storage.report import ClipReport, Report
 from utils.project.paths import Project, assets_folder
 
 DEMO_VOICE = assets_folder() / "demo_voice"
+SENTENCE = ("Good", "morning,", "dear", "friends.")
+"""What the recognizer of toy size recognizes in any recording."""
 
 
 def read_source(path: Path, reading: ReadOptions | None = None) -> list[Recording]:

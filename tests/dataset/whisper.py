@@ -13,7 +13,8 @@ from ctranslate2.converters import TransformersConverter
 from faster_whisper.tokenizer import _LANGUAGE_CODES
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-SENTENCE = ("Good", "morning,", "dear", "friends.")
+from tests.dataset.recordings import SENTENCE
+
 _TEXT_TOKENS = 50_257
 _WIDTH = 32
 
@@ -54,7 +55,7 @@ def _tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def _model(tokenizer: Tokenizer, target: list[int]) -> transformers.WhisperForConditionalGeneration:
+def _model(tokenizer: Tokenizer, target: list[int]) -> "transformers.WhisperForConditionalGeneration":
     """Position t leads to token target[t]."""
     ends = {name: tokenizer.token_to_id("<|endoftext|>") for name in ("eos_token_id", "bos_token_id", "pad_token_id")}
     sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.dataset.recordings import config
-from tests.dataset.whisper import SENTENCE, make_whisper
+from tests.dataset.recordings import SENTENCE, config
 from tests.evaluation.sounds import recording
 from utils.audio.resample import resample
 from utils.audio.write import write_wav
@@ -69,13 +68,12 @@ def why_none(weights: str | None, language: str) -> str:
     return usable(partial(find_recognizer, weights, language))[1]
 
 
-def test_weights_are_given_by_folder_or_variable_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+def test_weights_are_given_by_folder_or_variable_or_not_at_all(whisper: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv(VARIABLE, "")
     assert recognizer_folder() is None and "requirements-quality.txt" in why_none(None, "en")
     assert "faster-whisper" in why_none(str(tmp_path / "no weights"), "en")
-    folder = make_whisper(tmp_path)
-    monkeypatch.setenv(VARIABLE, str(folder))
-    for weights in (str(folder), None):
+    monkeypatch.setenv(VARIABLE, str(whisper))
+    for weights in (str(whisper), None):
         recognizer = find_recognizer(weights, "en-us")
         assert recognizer.hear(recording(1)) == " ".join(SENTENCE)
     assert "does not support the language" in why_none(None, "xx")

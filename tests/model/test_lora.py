@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from peft.tuners.lora import Linear as LoraLinear
 
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
@@ -57,6 +56,8 @@ def test_merged_weights_have_the_usual_names_and_compute_the_same() -> None:
 
 def test_merging_and_hearing_have_no_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
     """On Ampere and newer, training's products of float32 numbers are rounded to 10 bits."""
+    from peft.tuners.lora import Linear as LoraLinear  # takes seconds to load
+
     seen, delta, mel = [], LoraLinear.get_delta_weight, conditioning_mel(torch.ones(80))
 
     def note(*_: object) -> None:

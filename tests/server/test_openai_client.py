@@ -3,14 +3,13 @@
 import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
 import httpx
 import numpy as np
-import openai
 import pytest
-from openai import OpenAI
 
 from tests.server.conftest import TEXT, Server, samples
 from utils.audio.decode import decode
@@ -22,17 +21,22 @@ DELAY_S = 0.12
 
 
 @pytest.fixture(scope="module")
-def client(server: Server) -> OpenAI:
-    return OpenAI(base_url=f"{server.url}/v1", api_key="none-needed", max_retries=0)
+def openai():
+    return import_module("openai")  # takes a second to load
 
 
 @pytest.fixture(scope="module")
-def spoken(client: OpenAI) -> np.ndarray:
+def client(openai, server: Server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none-needed", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def spoken(client) -> np.ndarray:
     """The sentence with a seed, as samples."""
     return samples(say(client, response_format="pcm"))
 
 
-def say(client: OpenAI, text: str = TEXT, *, seed: int = 3, **options) -> bytes:
+def say(client, text: str = TEXT, *, seed: int = 3, **options) -> bytes:
     fields = {"model": "starter", "voice": "default", "extra_body": {"seed": seed}} | options
     return client.audio.speech.create(input=text, **fields).content
 
@@ -133,7 +137,7 @@ def test_a_long_text_comes_whole_and_in_order(client):
     assert len(whole) > 2 * len(first)
 
 
-def test_models_are_listed_and_found(client):
+def test_models_are_listed_and_found(openai, client):
     names = [model.id for model in client.models.list()]
     assert "starter" in names
     assert client.models.retrieve("starter").id == "starter"
@@ -141,7 +145,7 @@ def test_models_are_listed_and_found(client):
         client.models.retrieve("nothing/ready")
 
 
-def test_faults_are_the_clients_own_exceptions(client):
+def test_faults_are_the_clients_own_exceptions(openai, client):
     with pytest.raises(openai.NotFoundError) as missing:
         say(client, model="gpt-none")
     assert missing.value.code == "model_not_found" and missing.value.param == "model"
@@ -150,7 +154,7 @@ def test_faults_are_the_clients_own_exceptions(client):
     assert unknown.value.code == "voice_not_found" and "default, bella" in str(unknown.value)
 
 
-def test_a_voice_is_uploaded_used_and_deleted(client, server, spoken):
+def test_a_voice_is_uploaded_used_and_deleted(openai, client, server, spoken):
     recording = Path("assets/starter/reference.wav").read_bytes()
     voice = client.audio.voices.create(audio_sample=("anna.wav", recording), name="anna", consent="mine")
     assert voice.id == "anna"

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.dataset.recordings import config, make_source
-from tests.dataset.whisper import SENTENCE, make_whisper
+from tests.dataset.recordings import SENTENCE, config, make_source
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.dataset.build import prepare
 from utils.dataset.storage.manifest import read_manifest, write_manifest
@@ -17,12 +16,6 @@ from utils.project.paths import Project
 from utils.text.error_rate import disagreement
 
 SAID = " ".join(SENTENCE)
-
-
-@pytest.fixture(scope="module")
-def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """It recognizes SAID in any recording."""
-    return make_whisper(tmp_path_factory.mktemp("whisper"))
 
 
 def _source(folder: Path) -> Path:

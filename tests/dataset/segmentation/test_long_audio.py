@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from tests.audio.signals import encode, film
-from tests.dataset.recordings import config, demo_clips
-from tests.dataset.whisper import SENTENCE, make_whisper
+from tests.dataset.recordings import SENTENCE, config, demo_clips
 from utils.audio.decode import load_audio
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.write import write_wav
@@ -40,11 +39,6 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Talk:
     path = tmp_path_factory.mktemp("talk") / "talk.wav"
     write_wav(path, torch.cat(parts, dim=1), DATASET_RATE)
     return path, times
-
-
-@pytest.fixture(scope="module")
-def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_whisper(tmp_path_factory.mktemp("whisper"))
 
 
 def _clock(seconds: float) -> str:

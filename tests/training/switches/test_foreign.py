@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.model.stock import stock_gpt, without_dropout
 from utils.bases.find import find_base
@@ -18,6 +17,8 @@ Loss = Callable[[nn.Module], Tensor]
 
 
 def hugging_face() -> tuple[nn.Module, Loss]:
+    from transformers import GPT2Config, GPT2LMHeadModel  # takes a second to load
+
     config = GPT2Config(n_layer=3, n_embd=32, n_head=2, vocab_size=50, attn_implementation="eager")
     tokens = torch.arange(40).view(2, 20)
     return GPT2LMHeadModel(config), lambda model: model(input_ids=tokens, labels=tokens).loss

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._dynamo.utils import counters
 from torch.autograd.profiler_util import FunctionEvent
 
 from utils.bases.find import find_base
@@ -157,6 +156,8 @@ def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -
 @pytest.mark.parametrize(("mode", "is_on"), [("reduce-overhead", False), ("max-autotune", True)])
 def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool) -> None:
     """It only logs that it does, and compiles all the same."""
+    from torch._dynamo.utils import counters  # takes seconds to load
+
     counters["inductor"]["cudagraph_skips"] += 5
     with record_step(gpt := make_gpt(sdpa=True)) as record:
         step(gpt)
