@@ -51,6 +51,9 @@ run: $(RUNTIME) ## start the web app (ARGS="--port 8000" for its flags)
 demo: $(RUNTIME) ## prepare, train, export and speak with the bundled voice, headless
 	$(BIN)/python -m utils.cli.demo $(ARGS)
 
+# Tests start hundreds of processes, each of which would compile the same modules again.
+test test-bare test-long: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: test
 test: lint ## lint, types and every test that is neither slow nor needs a GPU
 	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow and not gpu" $(ARGS)
