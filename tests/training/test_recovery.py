@@ -16,6 +16,7 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import Event
 from utils.training.recovery import Recovery
+from utils.training.switches.optim import EagerAdamW
 from utils.training.train import TrainResult, fine_tune
 
 NUM_CLIPS = 6
@@ -48,7 +49,7 @@ def assert_same_result(mine: TrainResult, theirs: TrainResult) -> None:
 
 
 def test_a_smaller_micro_batch_gives_the_same_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = config_of(project, batch_size=NUM_CLIPS, dropout=0.0, learning_rate=1e-4, num_epochs=3)
+    settings = config_of(project, batch_size=NUM_CLIPS, dropout=0.0, learning_rate=1e-4)
     whole = fine_tune(settings)
     limit_clips(monkeypatch, 2)
     shrunk = fine_tune(settings)
@@ -125,10 +126,10 @@ def test_checkpointing_that_is_turned_on_later_is_proven_anew(project: Project, 
 
 
 def test_a_resumed_run_computes_in_the_same_pieces(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = config_of(project, batch_size=NUM_CLIPS, num_epochs=4, dropout=0.1, schedule="constant")
+    settings = config_of(project, batch_size=NUM_CLIPS, dropout=0.1, schedule="constant")
     limit_clips(monkeypatch, 2)
     whole = fine_tune(settings)
-    cut = fine_tune(replace(settings, num_epochs=2))
+    cut = fine_tune(replace(settings, num_epochs=1))
     resumed = fine_tune(replace(settings, resume=cut.folder))
     assert resumed.epoch_losses == whole.epoch_losses
     assert len([event for event in warnings_of(resumed.folder) if "micro_batch" in event]) == 2, "reported once"
@@ -147,7 +148,7 @@ def test_an_optimizer_out_of_memory_is_not_tried_again(project: Project, monkeyp
     def full(*args, **kwargs):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(torch.optim.AdamW, "step", full)
+    monkeypatch.setattr(EagerAdamW, "step", full)
     with pytest.raises(UserError, match="out of memory in the optimizer at step 1"):
         fine_tune(config_of(project))
 

@@ -3,6 +3,7 @@
 import logging
 import os
 from importlib import import_module
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -121,6 +122,14 @@ BETAS = (0.9, 0.96)
 EPS = 1e-8
 
 
+class EagerAdamW(AdamW):
+    """torch's AdamW without what it does for torch.compile, which loads the compiler: two seconds of a run's start."""
+
+    add_param_group = unwrap(AdamW.add_param_group)
+    zero_grad = unwrap(AdamW.zero_grad)
+    step = torch.no_grad()(unwrap(AdamW.step))
+
+
 def make_optimizer(model: nn.Module, *, learning_rate: float, weight_decay: float, kind: str = "AdamW") -> Optimizer:
     """AdamW over the parameters that learn; biases, norms, embeddings and the perceiver's latents are not decayed.
 
@@ -133,7 +142,7 @@ def make_optimizer(model: nn.Module, *, learning_rate: float, weight_decay: floa
     """
     groups = _groups(model, weight_decay)
     if kind == "AdamW":
-        return AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=True)
+        return EagerAdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=True)
     made: Optimizer = getattr(import_module("bitsandbytes.optim"), kind)(groups, lr=learning_rate, betas=BETAS, eps=EPS)
     return made
 
