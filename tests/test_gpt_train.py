@@ -122,24 +122,62 @@ def test_ctrl_c_saves_says_how_to_go_on_and_that_works(project: Project, caller:
     assert newest is not None and newest.name > last.name
 
 
+WORKER = """
+import signal, sys, time
+from utils.training import worker
+def train(config, **_):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print("begun", flush=True)
+        time.sleep(120)
+    finally:
+        print("saving", flush=True)
+        (config.output / "saved").touch()
+worker.train = train
+worker.main()
+"""
+CALLER = """
+import sys
+from pathlib import Path
+from utils.jobs.json_lines import JsonChild
+child = JsonChild([sys.executable, "-c", sys.argv[1]], env=None)
+child.send({"config": {"project": "a", "output": sys.argv[2]}, "accept_license": False})
+while next(iter(child))["line"] != "begun\\n":
+    pass
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_when_the_caller_is_killed_the_run_is_saved_and_ends(project: Project, caller: subprocess.Popen) -> None:
-    wait_for_step(caller)
-    folder = run_of(project)
-    child = json.loads((folder / "job.json").read_text())["pid"]
-    caller.kill()
+def test_when_the_caller_is_killed_the_run_is_asked_to_stop_and_may_still_print(tmp_path: Path) -> None:
+    """As by Ctrl-C: what a real run then saves, the test above shows."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", CALLER, WORKER, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as caller:
+        assert caller.stdout is not None
+        child = int(caller.stdout.readline())
+        caller.kill()
     wait_until_gone(child)
-    assert events_of(folder)[-1]["kind"] == "stopped"
-    last = Checkpoints(folder).last()
-    assert last is not None
-    verify(last)
+    assert (tmp_path / "saved").is_file()
 
 
-def test_a_fault_in_the_child_is_the_same_fault_here(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COQUI_TOS_AGREED", "RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+def test_a_fault_in_the_child_is_the_same_fault_here(project: Project) -> None:
+    project.eval_csv.unlink()
     with pytest.raises(UserError) as caught:
-        train_gpt("", "v2.0.2", "en", 1, 2, 1, project.train_csv, project.eval_csv, project.folder)
+        train_gpt("", "tiny", "en", 1, 2, 1, project.train_csv, project.eval_csv, project.folder)
+    error = caught.value
+    assert (error.what, error.where) == ("the table of clips does not exist", str(project.eval_csv))
+    assert error.fix == "correct its path" and not project.runs.exists()
+
+
+def test_a_base_that_is_not_here_is_refused_with_each_way_to_agree_to_its_license(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COQUI_TOS_AGREED", raising=False)
+    csvs = (project.train_csv, project.eval_csv)
+    with pytest.raises(UserError) as caught:
+        train_gpt("", "v2.0.2", "en", 1, 2, 1, *csvs, project.folder, in_process=True)
     error = caught.value
     assert "no base 'v2.0.2'" in error.what and "Coqui Public Model License" in error.what
     assert error.where.endswith("v2.0.2")
@@ -174,6 +212,12 @@ def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line: str) -> None:
         ({"output_path": 5, "use_compile": "yes"}, "use_compile is 'yes'; use True or False\n.*output_path is 5"),
         ({"enable_mixed_precision": "bf16"}, "enable_mixed_precision is 'bf16'; use True or False"),
         ({"resume": 7}, "resume is 7; use a path"),
+        ({"schedule": "exponential"}, "schedule is 'exponential'; use linear or cosine"),
+        ({"eval_batch_size": "3"}, "eval_batch_size is '3'; use a whole number"),
+        ({"dropout": "0.1"}, "dropout is '0.1'; use a number or None"),
+        ({"device": "gpu"}, "device is 'gpu'"),
+        ({"sdpa": True}, "given twice: sdpa"),
+        ({"colour": 1}, "unknown settings: colour"),
     ],
 )
 def test_values_of_another_type_are_named(tmp_path: Path, values: dict, message: str) -> None:
@@ -184,7 +228,7 @@ def test_values_of_another_type_are_named(tmp_path: Path, values: dict, message:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_names_of_the_base_and_of_accumulation(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_guides_and_other_trainers_are_settings(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[TrainConfig] = []
 
     def see(config: TrainConfig, **_: object) -> None:
@@ -193,9 +237,12 @@ def test_other_names_of_the_base_and_of_accumulation(project: Project, monkeypat
 
     monkeypatch.setattr(gpt_train, "train_in_child", see)
     tables = (project.train_csv, project.eval_csv, project.folder)
+    switches = {"enable_grad_checkpoint": True, "enable_mixed_precision": True, "use_compile": True}
     with pytest.raises(UserError, match="seen"):
-        train_gpt("", "tiny", "en", 1, 2, 1, *tables, gradient_accumulation_steps=4, model_path="starter")
+        train_gpt("", "tiny", "en", 1, 2, 1, *tables, gradient_accumulation_steps=4, model_path="starter", **switches)
     assert (seen[0].grad_accumulation, seen[0].base) == (4, "starter")
+    assert (seen[0].gradient_checkpointing, seen[0].mixed_precision, seen[0].compile) == ("full", "auto", "default")
+    assert seen[0].sdpa and seen[0].resume is None
     with pytest.raises(UserError, match="given twice: grad_accumulation"):
         train_gpt("", "tiny", "en", 1, 2, 2, *tables, gradient_accumulation_steps=4)
     with pytest.raises(UserError, match="given twice: base"):

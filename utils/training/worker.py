@@ -23,6 +23,9 @@ from utils.jobs.stop import STOP_TIMEOUT_S
 from utils.project.paths import Project
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
 
+ORPHANED_S = 0.2
+"""A process that ends closes its pipes a moment before its children are another's."""
+
 
 class LogReplies(logging.Handler):
     """Sends log records to the process that waits."""
@@ -111,6 +114,9 @@ def _heed_input(pipe: int, parent: int) -> None:
     """At the end of the input do what Ctrl-C does: it was pressed, or no caller waits for this run any more."""
     while os.read(pipe, 4096):
         pass
+    deadline = time.monotonic() + ORPHANED_S
+    while os.getppid() == parent and time.monotonic() < deadline:
+        time.sleep(0.01)
     if os.getppid() != parent:
         # No process reads what libraries print: a broken pipe must not keep the run from saving.
         nothing = os.open(os.devnull, os.O_WRONLY)
