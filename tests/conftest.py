@@ -5,12 +5,14 @@ import logging
 import multiprocessing
 import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from subprocess import Popen
 
 import psutil
 import pytest
@@ -95,11 +97,26 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def bases_of(temporary: Path) -> str:
+    """The folder of base models below the temporary one of a session."""
+    return str(temporary / "bases")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The tiny base is made while files are collected, once for all workers."""
+    config = session.config
+    if config.getoption("dist", "no") != "no" and "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = bases_of(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+        call = "import utils.bases.find as f; f.find_base('tiny')"
+        config.add_cleanup(Popen([sys.executable, "-c", call], env=os.environ | {BASES_VARIABLE: folder}).wait)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_bases_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Base models made or fetched by tests go to a temporary folder, one for the whole session."""
+    temporary = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(BASES_VARIABLE, str(tmp_path_factory.mktemp("bases")))
+        patch.setenv(BASES_VARIABLE, bases_of(temporary.parent if "PYTEST_XDIST_WORKER" in os.environ else temporary))
         yield
 
 

@@ -6,8 +6,6 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -53,45 +51,27 @@ def test_the_jobs_that_save_are_those_of_the_pages_folder() -> None:
     assert output_of(["python", "app.py"]) == Path("output")
 
 
-@contextmanager
-def container(words: Sequence[str], output: Path) -> Iterator[tuple[str, Path]]:
-    """Address and log of the page, started with these words and two more flags; it is stopped as `docker stop` does."""
-    port, log = free_port(), output / "container.log"
-    command = [sys.executable, *words[1:], "--port", str(port), "--output", str(output)]
+def test_the_page_starts_with_a_login_that_is_kept_and_printed_and_ends_as_docker_stops_it(tmp_path: Path) -> None:
+    output = tmp_path / "the volume"
+    output.mkdir()
+    port, log, kept = free_port(), output / "container.log", output / MADE_FILE
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, *exec_form("ENTRYPOINT")[1:], "--port", str(port), "--output", str(output)]
     with log.open("wb") as out, subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out) as process:
         try:
-            wait_for(f"http://127.0.0.1:{port}/", process, log)
-            yield f"http://127.0.0.1:{port}", log
+            wait_for(f"{address}/", process, log)
+            assert httpx.get(f"{address}/config").status_code == 401
+            login = re.search(r"\bstudio:(\S{16})", log.read_text())
+            assert login, log.read_text()
+            with httpx.Client(base_url=address, timeout=60) as page:
+                page.post("/login", data={"username": "studio", "password": login[1]}).raise_for_status()
+                assert page.get("/config").status_code == 200
+                assert page.get(f"/gradio_api/file={kept}").status_code == 403, "a secret is not served"
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=120) == 143
         finally:
             process.terminate()  # and the page with it, which a kill would leave behind
-
-
-@contextmanager
-def logged_in(address: str, login: str) -> Iterator[httpx.Client]:
-    name, password = login.split(":", 1)
-    with httpx.Client(base_url=address, timeout=60) as client:
-        client.post("/login", data={"username": name, "password": password}).raise_for_status()
-        yield client
-
-
-def test_the_page_starts_with_a_login_that_stays_and_is_printed_once(tmp_path: Path) -> None:
-    output = tmp_path / "the volume"
-    output.mkdir()
-    with container(exec_form("CMD"), output) as (address, log):
-        assert httpx.get(f"{address}/config").status_code == 401
-        login = re.search(r"\bstudio:\S{16}", log.read_text())
-        assert login, log.read_text()
-        with logged_in(address, login[0]) as page:
-            assert page.get("/config").status_code == 200
-            kept = output / MADE_FILE
-            assert page.get(f"/gradio_api/file={kept}").status_code == 403, "a secret is not served"
     assert kept.stat().st_mode & 0o777 == 0o600
-    with container(exec_form("ENTRYPOINT"), output) as (address, log):
-        assert login[0] not in log.read_text() and str(kept) in log.read_text()
-        with logged_in(address, login[0]) as page:
-            assert page.get("/config").status_code == 200
 
 
 def test_the_operators_login_comes_before_a_made_one(tmp_path: Path) -> None:
@@ -129,7 +109,7 @@ def test_a_login_that_cannot_be_used_is_refused_and_never_shown(environment, mes
     assert not (tmp_path / MADE_FILE).exists()
 
 
-def test_a_made_login_that_was_damaged_is_named_and_not_replaced(tmp_path: Path) -> None:
+def test_a_made_login_is_printed_once_and_where_it_was_damaged_not_replaced(tmp_path: Path) -> None:
     first, said = find_login("", {}, tmp_path, make=True)
     assert Access(host="0.0.0.0", auth=first).checked() and ":".join(first[0]) in said
     again, said = find_login("", {}, tmp_path, make=True)

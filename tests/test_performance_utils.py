@@ -2,10 +2,10 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from typing import Any, NamedTuple, TypeVar
+from multiprocessing.context import ForkServerContext
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -31,7 +31,6 @@ from utils.performance_utils.settings import kept_torch_settings
 from utils.performance_utils.tracker import PhaseClock
 
 MB = 1_000_000
-Result = TypeVar("Result")
 
 
 class Model(nn.Module):
@@ -137,10 +136,11 @@ class Wide(nn.Module):
         return kept.sum()
 
 
-def in_a_fresh_process(work: Callable[[], Result]) -> Result:
-    """What `work` finds where no other test has left memory that the process holds but does not use."""
-    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(work).result(timeout=240)
+@pytest.fixture
+def fresh_process(processes: ForkServerContext) -> Iterator[ProcessPoolExecutor]:
+    """Where no other test has left memory that the process holds but does not use."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=processes) as pool:
+        yield pool
 
 
 def search_within_500_mb() -> tuple[int, list[tuple[int, int]], int]:
@@ -150,8 +150,8 @@ def search_within_500_mb() -> tuple[int, list[tuple[int, int]], int]:
     return found, [(size, peak) for size, peak in search.peaks.items() if size <= found], model.largest
 
 
-def test_on_the_cpu_growth_of_memory_is_held_against_the_limit():
-    found, fitting, largest = in_a_fresh_process(search_within_500_mb)
+def test_on_the_cpu_growth_of_memory_is_held_against_the_limit(fresh_process):
+    found, fitting, largest = fresh_process.submit(search_within_500_mb).result(timeout=240)
     # 4 exponentials and 4 products of 4 MB a clip, up to twice that while they are made, 16 MB of gradients and
     # moments, and some 100 MB that libraries take for themselves at the first step.
     assert 4 <= found <= 16
@@ -167,8 +167,8 @@ def peak_of_one_clip() -> int:
     return search.peaks[found]
 
 
-def test_the_moments_of_the_optimizer_count():
-    assert in_a_fresh_process(peak_of_one_clip) > 170 * MB
+def test_the_moments_of_the_optimizer_count(fresh_process):
+    assert fresh_process.submit(peak_of_one_clip).result(timeout=240) > 170 * MB
 
 
 class Losses(NamedTuple):

@@ -109,14 +109,3 @@ def test_a_settings_file_as_other_trainers_lay_it_out(tmp_path: Path) -> None:
     path.write_text("project: anna\ntraining:\n  dtype: bfloat16\nmixed_precision: fp16\n")
     with pytest.raises(UserError, match="given twice, differently"):
         parse(TrainCommand, None, ["--config", str(path)])
-
-
-def test_a_settings_file_in_json_may_have_comments(tmp_path: Path) -> None:
-    path = tmp_path / "train.json"
-    path.write_text(
-        '{\n  "project": "anna", // the voice\n  "base": "https://x//y", "use_compile": true,\n'
-        '  "num_workers": 0  // 2\n'
-        "  // Effective batch size = 16\n}\n"
-    )
-    found = parse(TrainCommand, None, ["--config", str(path)]).settings_of(TrainConfig)
-    assert (found.project, found.base, found.compile, found.num_workers) == ("anna", "https://x//y", "default", 0)

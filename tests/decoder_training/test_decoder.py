@@ -113,26 +113,6 @@ def test_the_discriminator_joins_at_its_step(clips, tmp_path):
     assert {"judge", "verdict", "features"} < set(logged[1])
 
 
-def test_resumed_training_equals_undisturbed_training(clips, tmp_path):
-    settings = DecoderTraining(
-        steps=5, batch_size=1, crop_latents=4, margin_latents=1, adversarial_from=1, log_every=3, checkpoint_every=2
-    )
-
-    def train(folder, on_log=None):
-        decoder = _decoder()
-        train_decoder(decoder, clips, settings=settings, folder=folder, critic=SpectralDiscriminator, on_log=on_log)
-        return decoder.state_dict()
-
-    def interrupt(step, losses):
-        raise KeyboardInterrupt
-
-    whole = train(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "cut", on_log=interrupt)
-    for name, tensor in train(tmp_path / "cut").items():
-        torch.testing.assert_close(tensor, whole[name], rtol=0, atol=0)
-
-
 def test_crops_hold_the_sound_of_their_latents(tmp_path):
     """Every latent holds its own number, and so does the sound at its place."""
     numbers = np.arange(60)

@@ -1,15 +1,13 @@
 """Queued runs start one after another, survive a restart, and are skipped with a reason where they cannot start."""
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests import sounds
 from tests.configs import tiny_run
-from tests.jobs.children import POLITE, child
+from tests.jobs.children import POLITE, child, eventually
 from tests.webui.small_project import make_project
 from utils import jobs
 from utils.config import TrainConfig
@@ -33,14 +31,8 @@ def fake(program: str) -> Callable[[TrainConfig], jobs.Job]:
     return lambda config: jobs.start("train", config, command=child(program))
 
 
-def wait_for_end(project: Project, limit_s: float = 60.0) -> jobs.Job:
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        (job, *_) = jobs.list(project, kind="train")
-        if not job.alive and not job.process_alive:
-            return job
-        time.sleep(0.05)
-    pytest.fail("the run does not end")
+def wait_for_end(project: Project) -> jobs.Job:
+    return jobs.wait(jobs.list(project, kind="train")[0].folder, 60)
 
 
 def test_runs_start_in_order_and_only_when_the_device_is_free(project):
@@ -70,11 +62,14 @@ def test_a_queue_is_ordered_and_thinned_by_its_user(project):
     assert [run.config.seed for run in read_queue(project)] == [3, 2]
 
 
-def test_a_run_whose_dataset_is_gone_is_reported_and_skipped(project, output):
+def test_a_run_whose_dataset_is_gone_is_reported_and_skipped(project, output, monkeypatch):
+    monkeypatch.setattr("utils.jobs.run_queue.EVERY_S", 0.05)
     other = make_project(output, "bert")
     gone, well = enqueue(project, config(project)), enqueue(other, config(other))
     project.train_csv.unlink()
-    start_due(output, fake(QUICK))
+    has_ended = watch_queues(output, fake(QUICK))
+    eventually(lambda: jobs.list(other, kind="train"))
+    has_ended.set()
     (skipped,) = read_queue(project)
     assert skipped.name == gone.name and "the dataset is gone" in skipped.fault
     assert wait_for_end(other).name == well.name
@@ -121,18 +116,3 @@ def test_settings_of_another_version_are_a_fault_and_no_crash(project):
     file.write_text(json.dumps(values), encoding="utf-8")
     (run,) = read_queue(project)
     assert "unknown settings: warp" in run.fault and start_next(project, fake(QUICK)) is None
-
-
-def test_a_queued_run_trains(output):
-    project = sounds.make_project(output)
-    settings = TrainConfig(
-        project=project.name, output=output, base="tiny", num_epochs=1, sample_text="", best_by="loss", device="cpu"
-    )
-    run = enqueue(project, settings)
-    ended = watch_queues(output, lambda config: jobs.start("train", config))
-    deadline = time.monotonic() + 120
-    while read_queue(project) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    ended.set()
-    job = wait_for_end(project, 240)
-    assert (job.name, job.state) == (run.name, "finished"), job.message

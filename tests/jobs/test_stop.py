@@ -11,7 +11,6 @@ import pytest
 from tests.jobs.children import (
     FINISHES,
     POLITE,
-    SILENT,
     STUBBORN,
     await_exit_code,
     begun,
@@ -70,12 +69,6 @@ def test_who_waits_takes_over_the_time_limit_of_a_stop(output: Path) -> None:
     edit_record(job, stop_requested=time.time(), stop_deadline=time.time() + 0.2)
     assert jobs.status(job.folder).state == "stopping"
     assert jobs.wait(job.folder, 15).state == "stopped"
-
-
-def test_a_job_that_was_stopped_before_it_could_hear_is_stopped(output: Path) -> None:
-    job = started(output, SILENT)
-    jobs.stop(job.folder)
-    assert ended(job).state == "stopped"
 
 
 def test_stopping_what_has_ended_changes_nothing(output: Path) -> None:

@@ -66,7 +66,7 @@ def english(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project whose ready/ model has learned its clips; they are evaluated on."""
     project = make_project(tmp_path_factory.mktemp("english"), num_train=6, num_eval=2)
     write_manifest(project.eval_csv, read_manifest(project.train_csv)[:4])
-    fine_tune(tiny_run(project, num_epochs=10, batch_size=2, sample_text=""))
+    fine_tune(tiny_run(project, num_epochs=6, batch_size=2, sample_text=""))
     export_model(ExportConfig(project=project.name, output=project.output))
     return project
 

@@ -47,12 +47,12 @@ def beating(folder: Path) -> Sequence[str]:
 def test_a_job_of_a_container_that_is_gone_holds_neither_its_gpu_nor_its_run(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_module, "SILENT_S", 2.0)
+    monkeypatch.setattr(job_module, "SILENT_S", 1.0)
     job = jobs.start("train", config_of(output, device="cuda"), command=beating)
     begun(job)
     with monkeypatch.context() as new_container:
         new_container.setattr(socket, "gethostname", lambda: "another-container")
-        time.sleep(2.5)
+        time.sleep(1.4)
         seen = jobs.status(job.folder)
         assert (seen.state, seen.process_alive) == ("running", False), "it wrote nothing for long, but it beats"
         with pytest.raises(UserError, match="is still running"):
@@ -81,7 +81,7 @@ def by_hand(output: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def beats(folder: Path) -> bool:
     os.utime(folder / ALIVE_FILE, (1, 1))
-    time.sleep(0.5)
+    time.sleep(0.3)
     return (folder / ALIVE_FILE).stat().st_mtime > 1
 
 

@@ -38,21 +38,6 @@ def test_the_newest_events_of_foreign_and_torn_lines(path: Path) -> None:
     assert steps_of(newest.tail(9, kind="eval")) == [3]
 
 
-@pytest.mark.parametrize("how", ["removed", "truncated", "another"])
-def test_the_newest_events_of_another_log_in_its_place(path: Path, how: str) -> None:
-    written(path, "")
-    write_steps(path, range(5))
-    newest = EventLog(path)
-    assert newest.tail(1, kind="step")
-    if how == "removed":
-        path.unlink()
-    elif how == "truncated":
-        os.truncate(path, 0)
-    else:
-        written(path, line("eval", step=7) * 20)
-    assert newest.tail(1, kind="step") == []
-
-
 # Curves
 
 

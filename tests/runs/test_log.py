@@ -22,17 +22,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run" / "events.jsonl"
 
 
-@pytest.fixture(scope="module")
-def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of 10^6 steps; the loss falls."""
-    path = tmp_path_factory.mktemp("long") / "events.jsonl"
-    with path.open("w", encoding="utf-8") as log:
-        log.writelines(
-            f'{{"time": 1.5, "kind": "step", "step": {step}, "loss": {1_000 / step}}}\n' for step in range(1, 1_000_001)
-        )
-    return path
-
-
 def line(kind: str, **fields: Any) -> str:
     return json.dumps({"time": 1.5, "kind": kind, **fields}) + "\n"
 
@@ -226,12 +215,13 @@ def test_lines_without_end_are_passed_over_and_not_held_in_memory(path: Path) ->
     assert peak < 8_000_000
 
 
-def test_the_end_of_a_million_lines_takes_constant_memory_and_no_time(million: Path) -> None:
+def test_the_end_of_a_long_log_takes_constant_memory(path: Path) -> None:
+    written(path, "".join(line("step", step=step, pad="x" * 1_000) for step in range(60_000)))
     tracemalloc.start()
-    found = tail(million, 100)
+    found = tail(path, 100)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert steps_of(found) == list(range(999_901, 1_000_001))
+    assert steps_of(found) == list(range(59_900, 60_000))
     assert peak < 10_000_000
 
 
@@ -271,15 +261,15 @@ def test_a_torn_line_that_a_new_writer_closed_is_passed_over(path: Path) -> None
     assert newest(log) == [1, 2]
 
 
-@pytest.mark.parametrize("how", ["truncated", "shorter", "longer", "same inode, longer"])
+@pytest.mark.parametrize("how", ["removed", "truncated", "shorter", "longer", "same inode, longer"])
 def test_another_log_in_its_place_is_read_from_the_beginning(path: Path, how: str) -> None:
     written(path, "")
     write_steps(path, range(5))
     log = EventLog(path)
     newest(log)
     text = "".join(line("step", step=step, run="new") for step in range(100, 102 if how == "shorter" else 150))
-    if how == "truncated":
-        os.truncate(path, 0)
+    if how in ("removed", "truncated"):
+        path.unlink() if how == "removed" else os.truncate(path, 0)
         assert newest(log) == []
         write_steps(path, range(100, 102))
     elif how == "same inode, longer":

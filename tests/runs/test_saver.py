@@ -11,6 +11,7 @@ import safetensors.torch
 import torch
 
 from tests.run_logs import events_of
+from tests.saving import Disk
 from utils.runs import checkpoints as state_module
 from utils.runs import saver as saver_module
 from utils.runs.checkpoints import Checkpoints, NotSaved, load_checkpoint, read_state, verify
@@ -38,22 +39,6 @@ def warnings_of(folder: Path) -> list[Event]:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
-
-
-class Disk:
-    """Fails as a real one does, when asked to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.error: OSError | None = None
-        real = state_module.write_weights
-
-        def write(path, state):
-            if self.error is not None:
-                path.write_bytes(b"the beginning")
-                raise self.error
-            return real(path, state)
-
-        monkeypatch.setattr(state_module, "write_weights", write)
 
 
 def test_training_goes_on_while_a_copy_is_written(saver: Saver, tmp_path: Path, monkeypatch) -> None:
@@ -96,7 +81,7 @@ def test_what_came_before_a_save_counts_as_waiting(saver: Saver, tmp_path: Path)
 def test_a_failed_save_is_not_tried_again_while_another_one_is_under_way(saver: Saver, monkeypatch) -> None:
     disk, go = Disk(monkeypatch), threading.Event()
     monkeypatch.setattr(saver_module, "RETRY_S", 0.0)
-    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    disk.fill()
     saver.save(snapshot(1), wait=True)
     saver.poll()
     assert saver.wants_retry

@@ -4,13 +4,17 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import torch
 
+from tests.run_logs import events_of
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.bases.base import Base
@@ -19,11 +23,12 @@ from utils.inference.export import export_model
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, NotSaved, verify
-from utils.runs.log import Event, read_events
+from utils.runs.log import EventWriter
 from utils.runs.narration import Narration
 from utils.training import best_by_speech
 from utils.training import train as train_module
 from utils.training.best_by_speech import choose_best
+from utils.training.checkpointing import Services
 from utils.training.recovery import Recovery
 from utils.training.train import TrainResult, fine_tune
 from utils.training.trainer import Losses
@@ -79,18 +84,49 @@ def train(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
     return trained
 
 
+Measure = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def two(made: Project, tmp_path_factory: pytest.TempPathFactory) -> Services:
+    """A run of two evaluations, the first with the lower loss, as it is before its checkpoints are measured."""
+    project = Project(name=made.name, output=tmp_path_factory.mktemp("two"))
+    shutil.copytree(made.folder, project.folder)
+    losses, seen = iter([1.0, 2.0]), list[Services]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recovery, "evaluate", lambda self, batches: Losses(text=0.0, codes=next(losses)))
+        patch.setattr(train_module, "choose_best", lambda services, **_: seen.append(services))
+        fine_tune(config_of(project, sample_text="", device="cpu"))
+    return seen[0]
+
+
+@pytest.fixture
+def measure(two: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
+    """Measures the checkpoints of that run, which ends as it would, with a program of the test's own."""
+    folder = Path(shutil.copytree(two.folder, tmp_path / "run"))
+    monkeypatch.setattr(Base, "can_speak", True)
+    monkeypatch.setattr(best_by_speech, "LONGEST_S", 30.0)
+
+    def measured(body: str, *arguments: str, **settings) -> Path:
+        plan = replace(two.plan, config=replace(two.plan.config, **settings))
+        with closing(EventWriter(folder / "events.jsonl")) as log:
+            services = replace(two, plan=plan, folder=folder, checkpoints=Checkpoints(folder), log=log)
+            command = [sys.executable, "-S", "-c", HEAD + body, *arguments]
+            choose_best(services, trained_s=1e9, command=command)
+        return folder
+
+    return measured
+
+
 def scores_of(**points: float) -> str:
     return json.dumps({name.removeprefix("step"): score for name, score in points.items()})
 
 
-def events_of(result: TrainResult, kind: str) -> list[Event]:
-    return list(read_events(result.folder / "events.jsonl", kind=kind))
-
-
-def best_of(result: TrainResult) -> str:
-    (best,) = (result.folder / "checkpoints").glob("best-*")
+def best_of(run: TrainResult | Path) -> str:
+    folder = run if isinstance(run, Path) else run.folder
+    (best,) = (folder / "checkpoints").glob("best-*")
     verify(best)
-    assert result.checkpoint.parent == best
+    assert isinstance(run, Path) or run.checkpoint.parent == best
     return best.name
 
 
@@ -101,9 +137,10 @@ def test_the_last_one_wins_over_the_lowest_loss_and_is_what_is_exported(train: T
     ready = export_model(ExportConfig(project=config.project, output=result.settings.output, compare=False))
     last = read_weights(result.folder / "checkpoints" / "step-00000006" / "model.safetensors")
     assert torch.equal(Base(ready).state()["gpt.mel_head.weight"], last["mel_head.weight"])
-    (event,) = events_of(result, "speech_scores")
+    (event,) = events_of(result.folder, "speech_scores")
     assert {one["step"]: one["score"] for one in event["scores"]} == {3: 2.0, 6: 2.5}
     assert (event["best"], event["texts"], event["reason"]) == (6, 4, None)
+    assert events_of(result.folder)[-1]["kind"] == "finished"
     assert 0 < event["seconds"] < event["budget_s"] == 30.0
     lines: list[str] = []
     Narration(lines.append).event("speech_scores", event)
@@ -114,39 +151,38 @@ def test_older_checkpoints_that_were_kept_may_win_and_the_loss_decides_between_e
     points = scores_of(step3=1.0, step6=1.5, step9=1.5, step12=1.5)
     result = train([1.0, 3.0, 2.0, 4.0], SCORES, points, keep_checkpoints=9)
     assert best_of(result) == "best-00000009"
-    (event,) = events_of(result, "speech_scores")
+    (event,) = events_of(result.folder, "speech_scores")
     assert [one["step"] for one in event["scores"]] == [3, 12, 9, 6], "the best by loss, then the newest"
     assert best_of(train([1.0, 2.0], SCORES, "{}")) == "best-00000003"
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [(FAILS, "no memory"), (DIES, "status 3"), (KILLED, "status -9"), (HANGS, "longer than 2 s")],
+    [(FAILS, "no memory"), (DIES, "status 3"), (KILLED, "status -9"), (HANGS, "longer than 0 s")],
     ids=["fails", "dies", "killed", "hangs"],
 )
 def test_a_measuring_that_fails_leaves_the_lowest_loss_the_best(
-    train: Train, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
 ) -> None:
     if body == HANGS:
-        monkeypatch.setattr(best_by_speech, "LONGEST_S", 2.0)
+        monkeypatch.setattr(best_by_speech, "LONGEST_S", 0.5)
         monkeypatch.setattr(best_by_speech, "SHORTEST_S", 0.0)
-    result = train([1.0, 2.0], body)
-    assert best_of(result) == "best-00000003"
-    (warning,), (event,) = events_of(result, "warning"), events_of(result, "speech_scores")
+    run = measure(body)
+    assert best_of(run) == "best-00000003"
+    (warning,), (event,) = events_of(run, "warning"), events_of(run, "speech_scores")
     assert warning["source"] == "speech" and reason in warning["message"] and reason in event["reason"]
     assert event["seconds"] < event["budget_s"] + 5 and event["best"] is None
-    assert events_of(result, "finished")
     # Other tests of this process may have left servers of their own.
     assert not [child for child in psutil.Process().children() if HEAD in " ".join(child.cmdline())]
 
 
-def test_a_program_that_cannot_be_started_is_a_warning(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_be_started_is_a_warning(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    result = train([1.0, 2.0], SCORES)
-    assert best_of(result) == "best-00000003" and len(events_of(result, "warning")) == 1
+    run = measure(SCORES)
+    assert best_of(run) == "best-00000003" and len(events_of(run, "warning")) == 1
 
 
-def test_a_full_disk_leaves_the_lowest_loss_the_best(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_lowest_loss_the_best(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     link = Checkpoints.link_best
 
     def full(self, last: Path, *, loss_to_beat: float | None = None) -> Path:
@@ -155,51 +191,49 @@ def test_a_full_disk_leaves_the_lowest_loss_the_best(train: Train, monkeypatch: 
         return link(self, last)
 
     monkeypatch.setattr(Checkpoints, "link_best", full)
-    result = train([1.0, 2.0], SCORES, scores_of(step6=3.0))
-    assert best_of(result) == "best-00000003"
-    assert "the disk is full" in events_of(result, "warning")[0]["message"]
+    run = measure(SCORES, scores_of(step6=3.0))
+    assert best_of(run) == "best-00000003"
+    assert "the disk is full" in events_of(run, "warning")[0]["message"]
 
 
 @pytest.mark.parametrize(
-    ("losses", "module", "reason"),
+    ("place", "name", "value", "reason"),
     [
-        ([2.0, 1.0], {}, "there is one checkpoint only"),
-        ([1.0, 2.0], {"LEAST_TEXTS": 5}, "4 evaluation texts are too few, it takes 5"),
-        ([1.0, 2.0], {"SHARE": 0.0}, "a tenth of the training time is 0 s, it takes 20 s or more"),
-        ([1.0, 2.0], {"can_speak": False}, "the base does not speak"),
+        (best_by_speech, "LEAST_TEXTS", 5, "4 evaluation texts are too few, it takes 5"),
+        (best_by_speech, "SHARE", 0.0, "a tenth of the training time is 0 s, it takes 20 s or more"),
+        (Base, "can_speak", False, "the base does not speak"),
     ],
 )
 def test_what_is_not_measured_is_logged_with_the_reason(
-    train: Train, monkeypatch: pytest.MonkeyPatch, losses: list[float], module: dict[str, float], reason: str
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, value: float, reason: str
 ) -> None:
-    for name, value in module.items():
-        monkeypatch.setattr(Base if name == "can_speak" else best_by_speech, name, value)
-    result = train(losses, FAILS)
-    assert best_of(result) == f"best-{losses.index(1.0) * 3 + 3:08d}"
-    (event,) = events_of(result, "speech_scores")
-    assert (event["reason"], event["scores"]) == (reason, []) and not events_of(result, "warning")
+    monkeypatch.setattr(place, name, value)
+    run = measure(FAILS)
+    assert best_of(run) == "best-00000003"
+    (event,) = events_of(run, "speech_scores")
+    assert (event["reason"], event["scores"]) == (reason, []) and not events_of(run, "warning")
     lines: list[str] = []
     Narration(lines.append).event("speech_scores", event)
     assert reason in lines[0]
 
 
-def test_best_by_loss_measures_nothing(train: Train) -> None:
-    result = train([1.0, 2.0], FAILS, best_by="loss")
-    assert best_of(result) == "best-00000003" and not events_of(result, "speech_scores")
+def test_best_by_loss_measures_nothing(measure: Measure) -> None:
+    run = measure(FAILS, best_by="loss")
+    assert best_of(run) == "best-00000003" and not events_of(run, "speech_scores")
 
 
 def test_a_stop_while_measuring_ends_it_at_once(train: Train, tmp_path: Path) -> None:
     result = train([1.0, 2.0], STOPPED, str(tmp_path / "pid"))
     assert (best_of(result), result.ended, result.stop_signal) == ("best-00000003", "epochs", None)
-    (event,) = events_of(result, "speech_scores")
+    (event,) = events_of(result.folder, "speech_scores")
     assert event["reason"] == "a stop was requested" and event["seconds"] < 10
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text())) and events_of(result, "finished")
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text())) and events_of(result.folder, "finished")
 
 
 def test_a_time_limit_that_ends_a_run_is_no_stop_by_a_signal(train: Train) -> None:
     result = train([1.0, 2.0], SCORES, max_hours=1e-9, keep_checkpoints=1)
     assert result.ended == "hours"
-    assert events_of(result, "speech_scores")[0]["reason"] == "there is one checkpoint only"
+    assert events_of(result.folder, "speech_scores")[0]["reason"] == "there is one checkpoint only"
 
 
 def test_a_run_whose_best_was_chosen_by_speech_goes_on_and_chooses_again(train: Train) -> None:
@@ -208,7 +242,7 @@ def test_a_run_whose_best_was_chosen_by_speech_goes_on_and_chooses_again(train: 
     assert best_of(first) == "best-00000006"
     # Below the loss of step 6, but above that of step 3, whose place it took.
     higher = train([1.5], SCORES, points, num_epochs=3, resume=first.folder)
-    assert best_of(higher) == "best-00000006" and len(events_of(higher, "speech_scores")) == 2
+    assert best_of(higher) == "best-00000006" and len(events_of(higher.folder, "speech_scores")) == 2
     lower = train([0.5], SCORES, points, num_epochs=4, resume=first.folder)
     assert best_of(lower) == "best-00000012" and lower.best_loss == 0.5
     assert best_of(train([0.7], SCORES, points, num_epochs=5, resume=first.folder)) == "best-00000015"

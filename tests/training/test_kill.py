@@ -21,6 +21,7 @@ from tests.run_logs import events_of, warnings_of
 from tests.saving import same
 from tests.training.test_run import config_of
 from utils.cli.train import main
+from utils.errors import UserError
 from utils.jobs import child as stopping
 from utils.model.weights import read_weights
 from utils.project.paths import Project
@@ -155,13 +156,16 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
     assert_same_end(folder, undisturbed(epochs))
 
 
-def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
-    processes: ForkServerContext, project: Project, undisturbed: Callable[[int], Path]
+def test_a_second_training_is_refused_and_a_second_signal_ends_a_save_at_once_and_spoils_nothing(
+    processes: ForkServerContext, project: Project
 ) -> None:
     process = begin(processes, project, epochs=FEW_EPOCHS, sync_s=3 * SAVE_S)
     folder = project.runs / "killed"
     checkpoints = Checkpoints(folder)
     assert wait_until(lambda: checkpoints.last() is not None, process)
+    with pytest.raises(UserError, match="the CPU is in use by the train job 'killed'"):
+        fine_tune(config_of(project, device="cpu"))
+    assert [run.name for run in project.runs.iterdir()] == ["killed"]
     # At the beginning of a save, so that both signals arrive before its end on a busy machine, too.
     assert wait_until(lambda: not asides(folder), process) and wait_until(lambda: bool(asides(folder)), process)
     os.kill(process.pid, signal.SIGTERM)
@@ -171,8 +175,6 @@ def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
     assert asides(folder), "it did not wait for the save"
     newest = checkpoints.last()
     assert newest is not None
+    # From such a folder the runs above go on.
     verify(newest)
     assert events_of(folder)[-1]["kind"] == "stopped"
-    resumed = child(processes, project, "--resume", str(folder), sync_s=0.0)
-    assert ended(resumed, project) == 0, (project.output / "child.log").read_text()[-3_000:]
-    assert_same_end(folder, undisturbed(FEW_EPOCHS))

@@ -75,14 +75,6 @@ def wait_until(job: jobs.Job, steps: int) -> None:
         time.sleep(0.2)
 
 
-def wait_for_end(job: jobs.Job) -> jobs.Job:
-    deadline = time.monotonic() + LIMIT_S
-    while (now := jobs.status(job.folder)).process_alive:
-        assert time.monotonic() < deadline, "its processes continue"
-        time.sleep(0.2)
-    return now
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(usable_cpus() < 2 or os.name != "posix", reason="needs two cores, and ends processes by signal")
 def test_a_job_of_two_processes_stops_saves_and_goes_on_also_after_one_was_killed(project: Project) -> None:
@@ -90,7 +82,7 @@ def test_a_job_of_two_processes_stops_saves_and_goes_on_also_after_one_was_kille
     job = jobs.start("train", config_of(project, **settings))
     wait_until(job, 2)
     jobs.stop(job.folder)
-    stopped = wait_for_end(job)
+    stopped = jobs.wait(job.folder, LIMIT_S)
     assert stopped.state == "stopped"
     last = Checkpoints(job.folder).last()
     assert last is not None and last.name == f"step-{steps_of(job):08d}"
@@ -104,6 +96,6 @@ def test_a_job_of_two_processes_stops_saves_and_goes_on_also_after_one_was_kille
         if child.environ().get("RANK") == "1"
     ]
     os.kill(rank.pid, signal.SIGKILL)
-    ended = wait_for_end(again)
+    ended = jobs.wait(again.folder, LIMIT_S)
     assert ended.state == "failed" and not [p for p in (rank.pid, ended.pid) if p and psutil.pid_exists(p)]
     assert "process 1 of 2 ended with signal 9" in again.log.read_text()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.run_logs import events_of
 from tests.saving import same, save_last
 from tests.training.switches.test_training_optimizer import reported
 from tests.training.test_run import config_of
@@ -83,7 +84,8 @@ def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgia
     assert sorted(sizes) == sorted([len(rows) * width, len(rows) * width, len(rows)]), "no moments for old rows"
 
     cut = run(georgian, num_epochs=2, base=str(grown.folder), max_hours=1e-9, **GEORGIAN)
-    assert cut.ended == "hours" and cut.num_steps < whole.num_steps
+    assert (cut.ended, cut.num_steps, cut.stop_signal) == ("hours", 1, None)
+    assert events_of(cut.folder)[-1]["kind"] == "stopped"
     resumed = run(georgian, base=str(grown.folder), resume=cut.folder, num_epochs=2, max_hours=9)
     for file in (MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE):
         mine, theirs = read_weights(last(resumed) / file), read_weights(last(whole) / file)

@@ -1,4 +1,4 @@
-"""Who starts a training may die: the training continues, and who looks in later sees every event of it."""
+"""A queued run trains; who started it may die: the training continues, and who looks in later sees every event."""
 
 import signal
 import subprocess
@@ -7,25 +7,30 @@ from pathlib import Path
 
 from tests.run_logs import events_of
 from utils import jobs
+from utils.jobs.run_queue import read_queue
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
 
-NUM_STEPS = 36
-"""6 epochs of 6 clips, one a step."""
+NUM_STEPS = 18
+"""3 epochs of 6 clips, one a step."""
 
 PARENT = """
 import os, signal, sys, time
 from pathlib import Path
 from utils import jobs
 from utils.config import TrainConfig
+from utils.jobs import run_queue
+from utils.project.paths import Project
 from utils.runs.log import read_events
+run_queue.EVERY_S = 0.05
+project = Project(name=sys.argv[2], output=Path(sys.argv[1]))
 config = TrainConfig(
-    project=sys.argv[2], output=Path(sys.argv[1]), base="tiny", num_epochs=6, batch_size=1, device="cpu", num_workers=0
+    project=project.name, output=project.output, base="tiny", num_epochs=3, batch_size=1, device="cpu", num_workers=0
 )
-job = jobs.start("train", config)
-print(job.folder, flush=True)
-while not any(read_events(job.events, kind="step")):
-    assert jobs.status(job.folder).alive, job.log.read_text()
+folder = project.runs / run_queue.enqueue(project, config).name
+run_queue.watch_queues(project.output, lambda config: jobs.start("train", config))
+print(folder, flush=True)
+while not any(read_events(folder / "events.jsonl", kind="step")):
     time.sleep(0.02)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -40,13 +45,14 @@ def test_a_training_whose_parent_is_killed_goes_on_and_another_sees_every_event(
     job = jobs.status(folder)
     assert job.alive and job.process_alive
     assert len(events_of(folder, "step")) < NUM_STEPS, "it is still training"
+    assert not read_queue(project)
     end = jobs.wait(folder, 240)
 
     assert (end.state, end.process_alive) == ("finished", False), job.log.read_text()
     events = events_of(folder)
     assert [event["step"] for event in events if event["kind"] == "step"] == list(range(1, NUM_STEPS + 1))
     kinds = [event["kind"] for event in events]
-    assert kinds.count("started") == 1 and kinds.count("eval") == 6 and kinds[-1] == "finished"
+    assert kinds.count("started") == 1 and kinds.count("eval") == 3 and kinds[-1] == "finished"
     last = Checkpoints(folder).last()
     assert last is not None and last.name == f"step-{NUM_STEPS:08d}"
     verify(last)

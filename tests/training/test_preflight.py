@@ -1,8 +1,10 @@
 """Preflight measures each combination, recommends the plainest of the fastest, and never hides what did not fit."""
 
+import json
 import os
 import shlex
 import signal
+import sys
 from dataclasses import replace
 
 import pytest
@@ -30,6 +32,7 @@ from utils.training.preflight import (
     preflight,
     recommended,
 )
+from utils.training.preflight import main as measure_main
 from utils.training.trainer import OVERFLOW, Losses, StepResult
 
 
@@ -118,18 +121,13 @@ def test_batches_grow_while_they_bring_more_and_fit(project: Project, monkeypatc
     assert found[-2][0].name == "SDPA, mixed precision, batch 8"
 
 
-def test_a_measurement_is_of_real_steps_in_a_process_of_its_own(project: Project) -> None:
-    seen = measure_apart(settled(project, sdpa=True), warmup=1, steps=2)
+def test_a_measurement_is_of_real_steps_in_a_process_of_its_own_and_reports_what_ran(project: Project) -> None:
+    asked = {"sdpa": True, "gradient_checkpointing": "full"}
+    seen = measure_apart(settled(project, **asked), warmup=1, steps=2)
     assert not seen.fault
     assert seen.steps == 2 and seen.audio_per_second > 0 and seen.cpu_s > 0 and 0 < seen.useful_share <= 1
-    assert seen.switches["sdpa"]["state"] == "on"
-    assert len(seen.codes) == 4 and seen.peak_bytes > 100e6
-
-
-def test_a_measurement_reports_what_ran(project: Project) -> None:
-    asked = {"sdpa": True, "gradient_checkpointing": "full"}
-    seen = measure_steps(settled(project, **asked), warmup=1, steps=1)
     assert {name: seen.switches[name]["state"] for name in asked} == dict.fromkeys(asked, "on")
+    assert len(seen.codes) == 4 and seen.peak_bytes > 100e6
 
 
 def test_processes_that_read_end_with_the_measurement(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +138,12 @@ def test_processes_that_read_end_with_the_measurement(project: Project, monkeypa
     assert len(closed) == 1
 
 
-def test_what_cannot_be_measured_says_why(project: Project) -> None:
-    seen = measure_apart(replace(settled(project), base="/nowhere"), warmup=1, steps=1)
-    assert "/nowhere" in seen.fault
+def test_what_cannot_be_measured_says_why(project: Project, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    settings = project.output / "settings.yaml"
+    replace(settled(project), base="/nowhere").save(settings)
+    monkeypatch.setattr(sys, "argv", ["preflight", str(settings), "1", "1"])
+    measure_main()
+    assert "/nowhere" in json.loads(capsys.readouterr().out)["fault"]
 
 
 def test_preflight_and_auto_exclude_each_other() -> None:
@@ -150,19 +151,16 @@ def test_preflight_and_auto_exclude_each_other() -> None:
         TrainCommand(project="a", preflight=True, auto=True).validate(where="test")
 
 
-@pytest.mark.parametrize(("given", "batch_size"), [([], 4), (["--batch-size", "1"], 1)])
-def test_auto_trains_with_what_was_fastest(
-    project: Project, given: list[str], batch_size: int, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_auto_trains_with_what_was_fastest(project: Project, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     def measure_steps(config: TrainConfig, **count) -> Measurement:
         wanted = config.gradient_checkpointing == "selective" and config.batch_size <= 4
         return reported(20.0 + config.batch_size if wanted else 10.0)
 
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
-    train([*flags_of(project), "--num-epochs", "1", *given, "--auto"])
+    train([*flags_of(project), "--num-epochs", "1", "--auto"])
     run = next(project.runs.iterdir())
-    started = events_of(run, "started")[0]
-    assert started["config"]["gradient_checkpointing"] == "selective" and started["config"]["batch_size"] == batch_size
+    taken = events_of(run, "started")[0]["config"]
+    assert (taken["gradient_checkpointing"], taken["batch_size"]) == ("selective", 4)
     assert "recommended:" in capsys.readouterr().out
 
 
@@ -232,11 +230,14 @@ def interrupt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "status"), [(interrupt, 130), (lambda: os.kill(os.getpid(), signal.SIGTERM), 128 + signal.SIGTERM)]
+    ("mode", "ask", "status"),
+    [
+        ("--preflight", interrupt, 130),
+        ("--auto", lambda: os.kill(os.getpid(), signal.SIGTERM), 128 + signal.SIGTERM),
+    ],
 )
-@pytest.mark.parametrize("mode", ["--preflight", "--auto"])
 def test_an_interruption_leaves_what_was_measured_and_a_recommendation_from_it(
-    project: Project, ask, status: int, mode: str, monkeypatch: pytest.MonkeyPatch, capsys
+    project: Project, mode: str, ask, status: int, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     measured: list[TrainConfig] = []
 

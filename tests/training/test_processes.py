@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.run_logs import events_of, warnings_of
 from tests.saving import same
 from tests.sounds import make_project
@@ -28,7 +29,7 @@ from utils.runs.layout import MODEL_FILE
 from utils.training import distributed, train
 from utils.training.data import batches as batches_module
 from utils.training.plan import micro_batches_of, plan_run
-from utils.training.train import fine_tune
+from utils.training.train import Progresses, fine_tune
 from utils.training.trainer import Gathered, Trainer
 
 WORLD = 2
@@ -70,13 +71,7 @@ def have_other_clips(rank: int) -> None:
         train.require_alike = lambda facts: require(facts | {"clips": "another"})
 
 
-def have_other_code(rank: int) -> None:
-    """The second process has another checkout."""
-    if rank == 1:
-        distributed.PACKAGE = Path(__file__).parent
-
-
-MODEL_FAULTS = {"memory": run_out_of_memory, "other code": have_other_code, "other clips": have_other_clips}
+MODEL_FAULTS = {"memory": run_out_of_memory, "other clips": have_other_clips}
 """What befalls the model of one process, or what it was made from."""
 
 
@@ -161,23 +156,6 @@ def assert_same_weights(run: Path, other: Path) -> None:
         torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
 
 
-def test_two_processes_train_like_one_that_accumulates(processes: ForkServerContext, project: Project) -> None:
-    flags = ("--dropout", "0", "--eval-batch-size", "1", "--learning-rate", str(RATE))
-    assert begin(processes, project, *flags) == [0, 0], logs(project)
-    settings = {"num_epochs": 3, "batch_size": 1, "dropout": 0.0, "learning_rate": RATE, "device": "cpu"}
-    one = fine_tune(config_of(project, **settings, grad_accumulation=WORLD))
-    shared = project.runs / "shared"
-    started = [events_of(folder, "started")[0] for folder in (shared, one.folder)]
-    assert [event["processes"] for event in started] == [WORLD, 1]
-    assert [event["global_batch"] for event in started] == [WORLD, WORLD]
-    for kind, keys, limit in (("step", ("step", "epoch", "lr"), 1e-5), ("eval", ("step",), 1e-6)):
-        mine, theirs = events_of(shared, kind), events_of(one.folder, kind)
-        assert [[event[key] for key in keys] for event in mine] == [[event[key] for key in keys] for event in theirs]
-        losses = [event["loss"] for event in theirs]
-        assert [event["loss"] for event in mine] == pytest.approx(losses, rel=0, abs=limit)
-    assert_same_weights(shared, one.folder)
-
-
 def test_out_of_memory_in_one_process_ends_both_and_the_newest_checkpoint_resumes(
     processes: ForkServerContext, project: Project
 ) -> None:
@@ -186,34 +164,47 @@ def test_out_of_memory_in_one_process_ends_both_and_the_newest_checkpoint_resume
     assert_saved(project.runs / "shared", step=2, end="failed")
     error = events_of(project.runs / "shared")[-1]["error"]
     assert "another process of this run has ended" in error and "--resume" in error
-    assert launch(processes, project, "--resume", "last") == [0, 0], logs(project)
+    assert fine_tune(tiny_run(project, resume=Path("last"))).num_steps == 3 * STEPS_PER_EPOCH
 
 
-@pytest.mark.parametrize("fault", ["other code", "other clips"])
-def test_processes_that_differ_are_refused_before_they_train(
-    processes: ForkServerContext, project: Project, fault: str
-) -> None:
-    assert begin(processes, project, fault=fault) == [2, 2], logs(project)
-    assert f"process 1 of 2 has {fault} than process 0" in logs(project)
+def test_processes_that_differ_are_refused_before_they_train(processes: ForkServerContext, project: Project) -> None:
+    assert begin(processes, project, fault="other clips") == [2, 2], logs(project)
+    assert "process 1 of 2 has other clips than process 0" in logs(project)
     assert not list(project.runs.glob("*"))
 
 
-def test_a_run_goes_on_with_fewer_processes_and_with_more_again(processes: ForkServerContext, project: Project) -> None:
-    """Three micro-batches an epoch, two a step: in each epoch's last step the second process has nothing of its own."""
+def test_another_checkout_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, str]] = []
+    monkeypatch.setattr(distributed, "gather_object", lambda facts: seen.extend(facts) or seen)
+    for _ in range(2):
+        distributed.require_alike({"clips": "the same"})
+    monkeypatch.setattr(distributed, "PACKAGE", Path(__file__).parent)
+    with pytest.raises(UserError, match="process 2 of 3 has other code than process 0"):
+        distributed.require_alike({"clips": "the same"})
+
+
+def test_two_processes_train_like_one_that_accumulates(processes: ForkServerContext, project: Project) -> None:
+    """Also where one process does a part of the run.
+
+    Three micro-batches an epoch, two a step: in each epoch's last step the second process has nothing of its own.
+    """
     settings = {"num_epochs": 3, "batch_size": 2, "dropout": 0.1, "learning_rate": RATE, "device": "cpu"}
     whole = fine_tune(config_of(project, **settings, grad_accumulation=WORLD))
-    folder, resume = project.runs / "shared", ("--resume", str(project.runs / "shared"))
-    flags = ("--batch-size", "2", "--dropout", "0.1", "--learning-rate", str(RATE))
+    folder = project.runs / "shared"
+    flags = ("--batch-size", "2", "--dropout", "0.1", "--learning-rate", str(RATE), "--eval-batch-size", "1")
     assert begin(processes, project, *flags, fault="signalled", step=1) == [0, 143], logs(project)
-    assert launch(processes, project, *resume, world=1, fault="signalled", step=4) == [143], logs(project)
-    assert launch(processes, project, *resume) == [0, 0], logs(project)
+    stop = Progresses(steps=lambda done, *_: signal.raise_signal(signal.SIGTERM) if done == 4 else None)
+    assert fine_tune(tiny_run(project, resume=folder), progress=stop).ended == "signal"
+    assert launch(processes, project, "--resume", str(folder)) == [0, 0], logs(project)
 
-    assert [event["processes"] for event in events_of(folder, "started")] == [WORLD, 1, WORLD]
-    assert {event["global_batch"] for event in events_of(folder, "started")} == {2 * WORLD}
+    started = [*events_of(folder, "started"), *events_of(whole.folder, "started")]
+    assert [event["processes"] for event in started] == [WORLD, 1, WORLD, 1]
+    assert {event["global_batch"] for event in started} == {2 * WORLD}
     assert not [event["message"] for event in events_of(folder, "warning") if "begins again" in event["message"]]
-    for key in ("loss", "lr", "audio_s"):
-        mine, theirs = ([event[key] for event in events_of(run, "step")] for run in (folder, whole.folder))
-        assert mine == pytest.approx(theirs, rel=0, abs=1e-5), key
+    for kind, keys in (("step", ("step", "epoch", "loss", "lr", "audio_s")), ("eval", ("step", "loss"))):
+        for key in keys:
+            mine, theirs = ([event[key] for event in events_of(run, kind)] for run in (folder, whole.folder))
+            assert mine == pytest.approx(theirs, rel=0, abs=1e-5), key
     assert_same_weights(folder, whole.folder)
 
     plan = plan_run(config_of(project, resume=folder, device="cpu"))

@@ -17,11 +17,12 @@ from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.gpt_train import train_gpt
 from utils.model.weights import read_weights, write_weights
+from utils.options import LrSchedule
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, _mark_complete
 from utils.runs.log import Event
+from utils.training.plan import plan_run
 from utils.training.recovery import Recovery
 from utils.training.train import Progresses, TrainResult, fine_tune
 
@@ -82,10 +83,7 @@ def steps_of(folder: Path) -> dict[int, Event]:
     return {event["step"]: event for event in events_of(folder, "step")}
 
 
-SHORT = [
-    *((CUTS[0], "alone", 0), (CUTS[1], "accumulated", 0), (CUTS[2], "alone", 0), (CUTS[0], "accumulated", 2)),
-    (CUTS[0], "by positions", 0),
-]
+SHORT = [(*case, 0) for case in zip(CUTS, BATCHES, strict=True)]
 LONG = [case for case in product(CUTS, BATCHES, (0, 2)) if case not in SHORT]
 
 
@@ -108,24 +106,29 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory) -> tuple[Project, TrainResult]:
-    """A run of two epochs that kept every checkpoint."""
+def kept(tmp_path_factory) -> Path:
+    """A run of two epochs that kept every checkpoint; its project was moved to another place since."""
     project = make_project(tmp_path_factory.mktemp("kept"))
-    return project, fine_tune(config_of(project, batch_size=2, keep_checkpoints=9, checkpoint_every=1, seed=3))
+    run = fine_tune(
+        config_of(project, run_id="kept", batch_size=2, keep_checkpoints=9, checkpoint_every=1, seed=3)
+    ).folder
+    return project.output.rename(project.output.with_name("moved")) / run.relative_to(project.output)
 
 
-def copy_of(kept: tuple[Project, TrainResult], folder: Path) -> tuple[Project, Path]:
-    shutil.copytree(kept[0].folder, folder / kept[0].name)
-    project = Project(name=kept[0].name, output=folder)
-    return project, project.runs / kept[1].folder.name
+@pytest.fixture
+def copied(kept: Path, tmp_path: Path) -> tuple[Project, Path]:
+    """A copy of the project, and of its run."""
+    project = kept.parents[1]
+    shutil.copytree(project, tmp_path / project.name)
+    return Project(name=project.name, output=tmp_path), tmp_path / project.name / "runs" / kept.name
 
 
 def names(folder: Path, prefix: str) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").glob(f"{prefix}*"))
 
 
-def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_case(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path)
+def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_case(copied) -> None:
+    project, folder = copied
     with pytest.raises(UserError, match="has finished its 2 epochs") as error:
         fine_tune(tiny_run(project, resume=Path("last")))
     assert "--num-epochs 7" in error.value.fix
@@ -135,33 +138,26 @@ def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_
     started = events_of(folder, "started")[-1]
     assert (started["total_steps"], started["changed"]) == (9, ["num_epochs"])
     assert started["resumed_from"].endswith("step-00000006")
-    assert TrainConfig.load(folder / "config.yaml").num_epochs == 3, "the settings in force"
+    settings = TrainConfig.load(folder / "config.yaml")
+    assert settings.num_epochs == 3, "the settings in force"
+    assert settings.train_csv is None, "the project's own, wherever it is"
     assert TrainConfig.load(folder / "config-until-00000006.yaml").num_epochs == 2
+    # The learning rates that three epochs would have had from there on.
+    course = LrSchedule(settings.schedule, warmup_steps=settings.warmup_steps, total_steps=9)
+    assert [steps_of(folder)[step]["lr"] for step in (7, 8, 9)] == [3e-3 * course(step) for step in (6, 7, 8)]
 
 
-def test_more_epochs_have_the_learning_rates_they_would_have_had_from_there_on(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path)
-    fine_tune(tiny_run(project, resume=folder, num_epochs=4))
-    reference = fine_tune(config_of(project, batch_size=2, num_epochs=4, seed=3))
-    rates, wanted = ({n: event["lr"] for n, event in steps_of(f).items() if n > 6} for f in (folder, reference.folder))
-    assert rates == wanted and 7 in rates
-
-
-def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_by_another_name(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path)
+def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_by_another_name(copied) -> None:
+    project, folder = copied
     back = fine_tune(tiny_run(project, resume=folder / "checkpoints" / "step-00000004"))
     assert back.num_steps == 6
     assert names(folder, "left-step") == ["left-step-00000005", "left-step-00000006"]
-    assert_same_end_of(folder / "checkpoints", "step-00000006", "left-step-00000006")
+    ends = (folder / "checkpoints" / name / "model.safetensors" for name in ("step-00000006", "left-step-00000006"))
+    assert same(*map(read_weights, ends))
 
 
-def assert_same_end_of(checkpoints: Path, one: str, other: str) -> None:
-    mine, theirs = (read_weights(checkpoints / name / "model.safetensors") for name in (one, other))
-    assert same(mine, theirs)
-
-
-def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path)
+def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(copied) -> None:
+    project, folder = copied
     best = Checkpoints(folder).best()
     assert best is not None
     with_moments = best.with_name(best.name.replace("best", "step"))
@@ -179,32 +175,35 @@ def steps_of_last_part(folder: Path) -> list[int]:
     return [event["step"] for event in events[begin:] if event["kind"] == "step"]
 
 
-def test_other_settings_are_named_and_refused_or_taken_when_allowed(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path)
+def test_other_settings_are_named_and_refused_or_taken_when_allowed(copied) -> None:
+    project, folder = copied
     other = tiny_run(project, resume=folder, num_epochs=4, learning_rate=1e-4, batch_size=1)
-    with pytest.raises(UserError, match=r"batch_size: 2 then, 1 now\n  - learning_rate: 0.003 then, 0.0001 now"):
+    with pytest.raises(
+        UserError, match=r"batch_size: 2 then, 1 now\n  - learning_rate: 0.003 then, 0.0001 now"
+    ) as error:
         fine_tune(other)
+    assert "given again: batch_size, learning_rate" in str(error.value)
     result = fine_tune(replace(other, allow_changes=True))
     started = events_of(folder, "started")[-1]
     assert started["changed"] == ["batch_size", "learning_rate", "num_epochs"]
     # Two epochs of 3 steps are done; two of 6 are to come.
     assert result.num_steps == started["total_steps"] == 6 + 2 * 6
     assert steps_of(folder)[7]["lr"] < 1e-4
-    again = fine_tune(tiny_run(project, resume=folder, num_epochs=5))
-    assert again.settings.batch_size == 1, "the next resume keeps what was changed"
+    again = plan_run(tiny_run(project, resume=folder, num_epochs=5))
+    assert again.config.batch_size == 1, "the next resume keeps what was changed"
 
 
 @pytest.mark.parametrize("other", [{"base": "elsewhere"}, {"lora_rank": 4}], ids=str)
-def test_a_run_cannot_change_what_it_trains(kept, tmp_path: Path, other: dict) -> None:
-    project, folder = copy_of(kept, tmp_path)
+def test_a_run_cannot_change_what_it_trains(copied, other: dict) -> None:
+    project, folder = copied
     before = (folder / "config.yaml").read_bytes()
     with pytest.raises(UserError, match=f"cannot change its {next(iter(other))}"):
         fine_tune(tiny_run(project, resume=folder, allow_changes=True, num_epochs=5, **other))
     assert (folder / "config.yaml").read_bytes() == before
 
 
-def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start(kept, tmp_path, monkeypatch) -> None:
-    project, folder = copy_of(kept, tmp_path)
+def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start(copied, monkeypatch) -> None:
+    project, folder = copied
     checkpoints = Checkpoints(folder)
     best, linked, link = checkpoints.best(), [], Checkpoints.link_best
     assert best is not None and best.name == "best-00000006", "the last evaluation was the best"
@@ -214,49 +213,27 @@ def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start
     assert linked[0] == "step-00000006"
 
 
-def test_an_epoch_whose_batches_are_others_now_begins_anew(project: Project, monkeypatch) -> None:
+def test_an_epoch_whose_batches_are_others_now_begins_anew(copied) -> None:
     """Rows want clips of like length together, a packed row a mixture: the batches done are of the other kind."""
-    settings = config_of(project, batch_size=2, checkpoint_every=1, dropout=0.1)
-    with monkeypatch.context() as patch, pytest.raises(PowerCut):
-
-        def cut(done: int, total: int, loss: float) -> None:
-            if done == 3:
-                raise PowerCut
-
-        patch.setattr(Recovery, "evaluate", lambda *_: pytest.fail("the cut comes before"))
-        fine_tune(settings, progress=Progresses(steps=cut))
-    (folder,) = project.runs.iterdir()
-    done = fine_tune(replace(settings, resume=folder, sdpa=False, allow_changes=True))
-    reported = warnings_of(folder)
-    assert any("epoch 1 begins again" in message for message in reported) and done.num_steps == 2 + 6
+    project, folder = copied
+    middle = folder / "checkpoints" / "step-00000004"
+    done = fine_tune(tiny_run(project, resume=middle, sdpa=False, allow_changes=True))
+    assert done.num_steps == 4 + 3 and any("epoch 2 begins again" in message for message in warnings_of(folder))
 
 
-def test_a_project_that_was_moved_goes_on_with_its_runs(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path / "here")
-    moved = Project(name=project.name, output=tmp_path / "there")
-    moved.output.mkdir()
-    project.folder.rename(moved.folder)
-    result = fine_tune(tiny_run(moved, resume=moved.runs / folder.name, num_epochs=3))
-    assert result.num_steps == 9 and not project.folder.exists()
-    assert TrainConfig.load(result.folder / "config.yaml").train_csv is None, "the project's own, wherever it is"
-
-
-def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(project: Project, monkeypatch) -> None:
-    settings = settings_of(project, "alone")
-    folder = cut_run(settings, project, "in mid-epoch", monkeypatch)
+def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(copied) -> None:
+    project, folder = copied
+    settings = tiny_run(project, resume=folder / "checkpoints" / "step-00000004")
     lines = project.train_csv.read_text(encoding="utf-8").splitlines(keepends=True)
-    project.train_csv.write_text("".join(lines[:-1]), encoding="utf-8")
+    project.train_csv.write_text("".join(lines[:-2]), encoding="utf-8")
     with pytest.raises(UserError, match=r"dataset has changed.*\n  recordings removed: clip"):
-        fine_tune(replace(settings, resume=folder))
-    done = fine_tune(replace(settings, resume=folder, allow_changes=True))
-    # The run was cut in the fourth step, before it was saved; then two epochs of 5 clips.
-    assert done.num_steps == 3 + 10
-    reported = warnings_of(folder)
-    assert any("epoch 1 begins again" in message for message in reported)
+        fine_tune(settings)
+    done = fine_tune(replace(settings, allow_changes=True))
+    assert done.num_steps == 4 + 2 and any("epoch 2 begins again" in message for message in warnings_of(folder))
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path)
+def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(copied) -> None:
+    project, folder = copied
     spoil = {6: b"", 5: None, 4: b"not safetensors at all"}
     for step, content in spoil.items():
         file = folder / "checkpoints" / f"step-{step:08d}" / "optimizer.safetensors"
@@ -283,9 +260,9 @@ class Payload:
     ("content", "message"), [("payload", "the weights cannot be read"), ("foreign", "are of another model")]
 )
 def test_a_foreign_file_with_marks_that_fit_is_refused_and_runs_no_code(
-    kept, tmp_path: Path, monkeypatch, content: str, message: str
+    copied, tmp_path: Path, monkeypatch, content: str, message: str
 ) -> None:
-    project, folder = copy_of(kept, tmp_path)
+    project, folder = copied
     checkpoint = folder / "checkpoints" / "step-00000006"
     if content == "payload":
         (checkpoint / "model.safetensors").write_bytes(pickle.dumps(Payload()))
@@ -298,24 +275,11 @@ def test_a_foreign_file_with_marks_that_fit_is_refused_and_runs_no_code(
         fine_tune(tiny_run(project, resume=folder, num_epochs=3))
     assert not (tmp_path / "payload-ran").exists()
     assert events_of(folder)[-1]["kind"] == "failed"
-    again = fine_tune(tiny_run(project, resume=folder / "checkpoints" / "step-00000005", num_epochs=3))
-    assert again.num_steps == 9, "an earlier one can be named"
 
 
-def test_when_no_checkpoint_is_whole_the_faults_are_told(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path)
+def test_when_no_checkpoint_is_whole_the_faults_are_told(copied) -> None:
+    project, folder = copied
     for file in folder.glob("checkpoints/step-*/model.safetensors"):
         file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"no complete checkpoint to resume from; damaged: step-00000006: this is not"):
         fine_tune(tiny_run(project, resume=folder, num_epochs=3))
-
-
-def test_python_resumes_too(kept, tmp_path: Path) -> None:
-    project, folder = copy_of(kept, tmp_path)
-    csvs = (project.train_csv, project.eval_csv)
-    plain = TrainConfig.load(folder / "config.yaml")
-    moved = replace(plain, train_csv=csvs[0], eval_csv=csvs[1], output=project.output)
-    moved.save(folder / "config.yaml")
-    options = {"resume": "last", "allow_changes": True, "patience": 2, "in_process": True}
-    model = train_gpt(None, "tiny", "en", 3, 2, 1, *csvs, project.folder, **options)
-    assert Path(model.exp_path) == folder and max(steps_of(folder)) == 9

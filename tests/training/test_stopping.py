@@ -16,7 +16,6 @@ from tests.run_logs import events_of
 from tests.saving import same
 from tests.sounds import make_project
 from utils.config import TrainConfig
-from utils.errors import UserError
 from utils.jobs import child as stopping
 from utils.jobs.child import StopRequest
 from utils.model.weights import read_weights
@@ -122,14 +121,3 @@ def test_a_lost_terminal_is_a_request_to_stop_unless_the_run_was_begun_to_outliv
         assert stop.number is None
     finally:
         signal.signal(signal.SIGHUP, former)
-
-
-def test_a_second_training_on_the_same_device_is_refused_by_name(project: Project) -> None:
-    child, folder = start(project)
-    try:
-        with pytest.raises(UserError, match="signalled"):
-            fine_tune(tiny_run(project, num_epochs=1, device="cpu"))
-    finally:
-        child.send_signal(signal.SIGTERM)
-        child.communicate(timeout=240)
-    assert [run.name for run in project.runs.iterdir()] == ["signalled"], folder

@@ -1,7 +1,6 @@
 """One optimizer step: accumulation equals a large batch, precision changes little, clipping clips."""
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -68,10 +67,9 @@ def batches_of(clips, size: int) -> list:
     return list(make_loader(dataset, places, join, num_workers=0))
 
 
-@pytest.mark.parametrize("checkpointing", ["none", "full"])
-def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_would(clips, checkpointing) -> None:
+def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_would(clips) -> None:
     """Also what dropout draws: a resumed run watches a step that an undisturbed one does not."""
-    options = {"dropout": 0.1, "sdpa": True, "checkpointing": checkpointing}
+    options = {"dropout": 0.1, "sdpa": True, "checkpointing": "full"}
     watch = TrainingOptimizer(device="cpu", dropout=0.1)
     plain, watched = make_trainer(**options), make_trainer(watch=watch, **options)
     seen: list[bool] = []
@@ -83,7 +81,7 @@ def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_w
     assert same(mine, theirs)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 4])
 def test_accumulated_micro_batches_equal_one_large_batch(clips, size: int) -> None:
     """Weighted by valid targets: a mean of means would weigh short clips more (6 clips in 4s leave a batch of 2)."""
     whole, parts = make_trainer(), make_trainer()
@@ -154,20 +152,3 @@ def test_training_learns_the_clips(clips) -> None:
     for _ in range(15):
         last = trainer.step(batches).losses.total
     assert last < 0.8 * first
-
-
-def test_batch_of_one_never_gives_nan(clips) -> None:
-    trainer = make_trainer(clip_norm=1.0)
-    for batch in batches_of(clips, 1):
-        assert trainer.step([batch]).losses.total < 20
-
-
-def test_clip_of_a_foreign_format_is_heard_whole(tmp_path: Path) -> None:
-    from tests.sounds import speech
-    from utils.audio.write import write_wav
-    from utils.training.data.codes import read_facts
-
-    path = tmp_path / "studio.wav"
-    write_wav(path, speech(2.0), 44_100)
-    facts = read_facts(path)
-    assert (facts.num_samples, facts.is_native) == (22_050, False)

@@ -2,32 +2,41 @@
 
 import hashlib
 import pickle
+import shutil
+import threading
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
 from tests.clip_tables import listed
 from tests.configs import tiny_run
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
+from utils.dataset.storage import stamps
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.training.data import load
+from utils.training.data import codes, load
 from utils.training.data.clip_list import ClipList, TrainingClip
+from utils.training.data.codes import CodeCache
 from utils.training.data.load import TrainingData, load_data
 from utils.training.plan import settle
 from utils.training.switches.optim import make_accelerator
 
 
-def start(project: Project, **settings) -> TrainingData:
+def start(project: Project, accelerator: Any = None, **settings) -> TrainingData:
     """As a training does."""
     base = find_base("tiny")
     config = tiny_run(project, device="cpu", **settings)
-    return load_data(settle(config, project, base), project, base, make_accelerator("cpu"))
+    return load_data(settle(config, project, base), project, base, accelerator or make_accelerator("cpu"))
 
 
 def plain(clips: ClipList) -> list[tuple]:
@@ -131,3 +140,32 @@ def test_processes_read_texts_as_one_does(project: Project, monkeypatch: pytest.
     monkeypatch.setattr(load, "WORTH_PROCESSES", 1)
     monkeypatch.setattr(load, "TEXTS_A_TASK", 2)
     assert plain(start(project).train) == plain(one.train)
+
+
+def test_each_process_reads_and_encodes_its_part(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads stand in for the processes, which share nothing but the files."""
+    # Other tests may have trained on the project that this one is a copy of.
+    shutil.rmtree(project.dataset / "codes", ignore_errors=True)
+    monkeypatch.setattr(stamps, "_RACY_NS", -1)
+    did, read, add = Counter[tuple[str, int]](), codes.read_facts, CodeCache.add
+
+    def read_counted(path: Path) -> codes.AudioFacts:
+        did["read", threading.get_ident()] += 1
+        return read(path)
+
+    def add_counted(self: CodeCache, encoded: dict) -> None:
+        did["encoded", threading.get_ident()] += len(encoded)
+        add(self, encoded)
+
+    monkeypatch.setattr(codes, "read_facts", read_counted)
+    monkeypatch.setattr(CodeCache, "add", add_counted)
+    meet, same = threading.Barrier(2, timeout=60).wait, {"num_processes": 2, "device": torch.device("cpu")}
+    parts = [
+        SimpleNamespace(process_index=rank, is_main_process=rank == 0, wait_for_everyone=meet, **same)
+        for rank in range(2)
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        found = [plain(data.train) + plain(data.evaluate) for data in threads.map(partial(start, project), parts)]
+    assert list(did.values()) == [4] * 4
+    alone = start(project)
+    assert found == [plain(alone.train) + plain(alone.evaluate)] * 2

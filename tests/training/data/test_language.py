@@ -57,12 +57,17 @@ def trained(amharic: Project) -> TrainedModel:
         enable_sdpa=True,
         enable_mixed_precision=False,
         use_amharic_g2p=True,
+        in_process=True,
     )
 
 
-def test_the_guides_call_trains_on_every_clip(trained: TrainedModel) -> None:
-    assert Path(trained.checkpoint).is_file()
-    events = (Path(trained.exp_path) / "events.jsonl").read_text(encoding="utf-8")
+def test_the_guides_call_trains_on_every_clip_and_returns_paths(trained: TrainedModel, amharic: Project) -> None:
+    speaker_path, config, checkpoint, vocab, exp_path, ref_audio = trained
+    for path in (speaker_path, config, checkpoint, vocab, ref_audio):
+        assert Path(path).is_file(), path
+    assert Path(exp_path).parent == amharic.runs
+    assert json.loads(Path(config).read_text())["model"] == "xtts"
+    events = (Path(exp_path) / "events.jsonl").read_text(encoding="utf-8")
     started = json.loads(events.splitlines()[0])
     assert (started["clips"], started["eval_clips"], started["dropped"]) == (4, 2, [])
 

@@ -1,28 +1,39 @@
 """A run's precision and compiling are its own switches', whatever `accelerate launch` has in its configuration."""
 
 import logging
-from pathlib import Path
+import os
+from types import SimpleNamespace
 
 import pytest
 from accelerate.commands.launch import launch_command, launch_command_parser
 from accelerate.utils import DynamoBackend
 
 from tests.run_logs import events_of
+from utils.cli.train import main
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.training.switches.optim import UNSUPPORTED, make_accelerator
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    launched: list[tuple[list[str], dict[str, str]]] = []
+
+    def start(command: list[str], env: dict[str, str]) -> SimpleNamespace:
+        launched.append((command, env))
+        return SimpleNamespace(wait=lambda: 0, returncode=0)
+
+    monkeypatch.setattr("accelerate.commands.launch.subprocess", SimpleNamespace(Popen=start))
     configured = ("--cpu", "--num_processes=1", "--mixed_precision=bf16", "--dynamo_backend=eager")
     place = (f"--project={project.name}", f"--output={project.output}", "--base=tiny", "--device=cpu")
     asked = ("--mixed-precision=fp32", "--num-epochs=1", "--num-workers=0", "--run-id=launched")
     launch_command(launch_command_parser().parse_args([*configured, "--module", "utils.cli.train", *place, *asked]))
+    ((command, variables),) = launched
+    for name in variables.keys() - os.environ.keys():
+        monkeypatch.setenv(name, variables[name])
+    assert os.environ["ACCELERATE_MIXED_PRECISION"] == "bf16"
+    main(command[command.index("utils.cli.train") + 1 :])
     (reported,) = events_of(project.runs / "launched", "optimizations")
     precision, compiled = (reported["switches"][name] for name in ("mixed_precision", "compile"))
     assert "products float32, block outputs float32" in precision["observed"]
