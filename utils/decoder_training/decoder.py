@@ -31,6 +31,7 @@ from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, MIDDLE_HZ
 from utils.model.decoder.vocos import SpectralGenerator
 from utils.model.shapes import NUM_MELS
 from utils.options import OUTPUT_RATE
+from utils.training.switches.optim import EagerAdamW
 
 log = logging.getLogger(__name__)
 
@@ -119,14 +120,14 @@ class _Trainer:
         self.trunk_steps = settings.trunk_steps if hasattr(self.generator, "trunk") else 0
         """Steps before sound is made; none where there is no trunk to teach."""
         self.spectral = SpectralLoss(OUTPUT_RATE).to(decoder.device)
-        self.optimizer = torch.optim.AdamW(self.generator.parameters(), betas=(0.8, 0.99))
+        self.optimizer = EagerAdamW(self.generator.parameters(), betas=(0.8, 0.99))
         self.parts: dict[str, Stateful] = {"generator": self.generator, "optimizer": self.optimizer}
         self.discriminator: nn.Module | None = None
         if critic is not None:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(settings.seed)
                 self.discriminator = critic().to(decoder.device)
-            self.discriminator_optimizer = torch.optim.AdamW(
+            self.discriminator_optimizer = EagerAdamW(
                 self.discriminator.parameters(), lr=settings.discriminator_learning_rate, betas=(0.8, 0.99)
             )
             # The names in saved states.

@@ -127,6 +127,8 @@ class EagerAdamW(AdamW):
 
     add_param_group = unwrap(AdamW.add_param_group)
     zero_grad = unwrap(AdamW.zero_grad)
+    state_dict = unwrap(AdamW.state_dict)
+    load_state_dict = unwrap(AdamW.load_state_dict)
     step = torch.no_grad()(unwrap(AdamW.step))
 
 
