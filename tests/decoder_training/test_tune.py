@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import soundfile
 import torch
 
 from recipes.base.decoder import SpectralDiscriminator
@@ -36,14 +37,14 @@ def starter() -> Base:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Eight clips of the demo voice as a dataset, and one as the run's reference."""
+    """Five clips of the demo voice as a dataset, and one as the run's reference."""
     project = Project(name="own", output=tmp_path)
     project.dataset.mkdir(parents=True)
     rows = (assets_folder() / "demo_voice" / "metadata.csv").read_text(encoding="utf-8").splitlines()
-    pairs = [row.split("|")[:2] for row in rows if ".flac|" in row][:8]
+    pairs = [row.split("|")[:2] for row in rows if ".flac|" in row][:5]
     clips = [Clip(audio=assets_folder() / "demo_voice" / name, text=text, speaker="demo") for name, text in pairs]
-    write_manifest(project.train_csv, clips[:6])
-    write_manifest(project.eval_csv, clips[6:])
+    write_manifest(project.train_csv, clips[:4])
+    write_manifest(project.eval_csv, clips[4:])
     return project
 
 
@@ -215,7 +216,10 @@ def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_
     tiny = find_base("tiny")
     synthesizer, clips = Synthesizer(tiny), read_manifest(project.train_csv)[:2]
     voice = synthesizer.voice(clips[0].audio)
-    clips = [replace(clip, text="No.") for clip in clips]
+    for number, clip in enumerate(clips):
+        wav, rate = soundfile.read(clip.audio)
+        soundfile.write(tmp_path / f"{number}.wav", wav[: 2 * rate], rate)
+        clips[number] = replace(clip, audio=tmp_path / f"{number}.wav", text="No.")
     folder = tmp_path / "examples"
     arguments = {"language": "en", "steps": 2, "folder": folder}
 
