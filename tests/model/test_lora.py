@@ -6,7 +6,7 @@ import torch
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.model.gpt import ForwardOptions, XttsGpt
-from utils.model.lora import adapter_state, add_lora, has_lora, load_adapter, low_rank_pairs, merged_state
+from utils.model.lora import adapter_state, add_lora, load_adapter, low_rank_pairs, merged_state
 from utils.model.mel import conditioning_mel
 from utils.model.packing import pack
 
@@ -90,12 +90,6 @@ def test_additions_come_back_from_their_own_file() -> None:
     torch.testing.assert_close(losses(fresh), losses(gpt))
     with pytest.raises(AssertionError, match="another model"):
         load_adapter(add_lora(make_gpt(), rank=4), {})
-
-
-def test_a_plain_model_is_its_own_merged_state() -> None:
-    gpt = make_gpt()
-    assert not has_lora(gpt) and adapter_state(gpt) == {}
-    assert all(merged_state(gpt)[name] is not None for name in gpt.state_dict())
 
 
 def test_rounding_moves_no_sum_by_more_than_float16_does() -> None:

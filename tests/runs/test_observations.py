@@ -9,6 +9,7 @@ import pytest
 from utils import jobs
 from utils.cli import runs
 from utils.project.paths import Project
+from utils.runs.narration import Narration
 from utils.runs.progress import MAX_WARNINGS, MIN_TIMED, observe
 
 
@@ -104,3 +105,15 @@ def test_the_command_that_shows_a_run_says_it(tmp_path, capsys):
     seen(project.runs / "one", epochs([3, 2.5, 2.0, 1.5], [3, 2.5, 2.6, 2.8]))
     runs.main(["show", "one", "--project", "maria", "--output", str(tmp_path)])
     assert "warning   Evaluation loss rises while training loss falls" in capsys.readouterr().out
+
+
+def test_an_evaluation_says_which_step_is_best_and_when_the_loss_rises() -> None:
+    lines: list[str] = []
+    narration = Narration(lines.append)
+    for step, loss in ((10, 3.0), (20, 2.5), (30, 2.6), (40, 2.8)):
+        narration.event("eval", {"step": step, "loss": loss, "is_best": step <= 20})
+    assert lines[1:] == [
+        "evaluation after step 20: loss 2.500, the best so far",
+        "evaluation after step 30: loss 2.600, best at step 20",
+        "evaluation after step 40: loss 2.800, best at step 20; rising for 2 evaluations: stop, or export the best",
+    ]

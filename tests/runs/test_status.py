@@ -1,4 +1,4 @@
-"""A job is known by what it leaves on disk: its record, its events and its log, and nothing else."""
+"""A job is known by what it leaves on disk: record, events and log, read once where it has ended."""
 
 import dataclasses
 import json
@@ -30,8 +30,9 @@ from utils.config import ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.runs.log import last_lines
-from utils.runs.record import JOB_FILE, JobRecord, read_record
+from utils.runs import list as runs
+from utils.runs.log import EventWriter, last_lines
+from utils.runs.record import JOB_FILE, JobRecord, read_record, status_or_none
 
 
 def test_a_job_is_a_child_with_its_settings_log_and_record(output: Path) -> None:
@@ -162,3 +163,39 @@ def test_a_folder_that_is_removed_while_it_is_read_has_no_events(output: Path, m
     monkeypatch.setattr(Path, "is_file", lambda path: True)
     found = jobs.status(job.folder)
     assert (found.kind, found.events_offset, found.alive) == ("train", 0, False)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Folders that were read."""
+    found: list[Path] = []
+
+    def read(folder: Path) -> jobs.Job | None:
+        found.append(folder)
+        return status_or_none(folder)
+
+    monkeypatch.setattr(runs, "status_or_none", read)
+    return found
+
+
+def test_a_watch_says_what_is_so_and_reads_what_has_ended_once(output: Path, reads: list[Path]) -> None:
+    project, read = Project(name="voice", output=output), runs.job_reader()
+    done = ended(started(output, FINISHES))
+    job = started(output, POLITE)
+    begun(job)
+    assert [seen.folder for seen in jobs.running(output, read=read)] == [job.folder]
+    assert jobs.list(project, kind="export", read=read) == []
+    jobs.stop(job.folder)
+    ended(job)
+    for folder in (job.folder, done.folder):
+        # The exit status is noted last.
+        await_exit_code(folder)
+    known = jobs.list(project)
+    assert jobs.list(project, read=read) == known
+    reads.clear()
+    for _ in range(5):
+        assert jobs.list(project, read=read) == known and jobs.running(output, read=read) == []
+    assert reads == []
+    EventWriter(job.events).write("step", step=9)
+    assert jobs.list(project, read=read) and reads == [job.folder]
+    assert jobs.list(project, read=read) == jobs.list(project)

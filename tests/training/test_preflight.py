@@ -69,15 +69,6 @@ def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project:
     assert recommended([replace(best, measured=Measurement(fault="no"))]) is None
 
 
-def test_what_the_user_chose_stays_in_every_combination_and_none_is_measured_twice(
-    project: Project, monkeypatch
-) -> None:
-    fixed = {"mixed_precision": "fp32", "gradient_checkpointing": "full", "batch_size": 2}
-    rows = rows_of(monkeypatch, settled(project, num_epochs=1), fixed=fixed)
-    assert {(row.config.mixed_precision, row.config.gradient_checkpointing) for row in rows} == {("fp32", "full")}
-    assert len({row.config for row in rows}) == len(rows) and {row.config.sdpa for row in rows} == {True, False}
-
-
 NAMES = [
     ({}, ["no switch", "SDPA", "SDPA, mixed precision", "SDPA, mixed precision, full checkpointing, LoRA"]),
     (

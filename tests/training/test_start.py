@@ -1,4 +1,4 @@
-"""A run that starts from an earlier run of the project: its weights, and that it needs them only to begin."""
+"""How a run starts: with its device, and from an earlier run's weights, which it needs only to begin."""
 
 import shutil
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.training.test_run import config_of
+from utils import jobs
 from utils.bases.loading import load_gpt
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
@@ -47,3 +48,23 @@ def test_a_run_that_is_not_there_is_named(project: Project, tmp_path: Path) -> N
     for base in ("run/gone/best", "run/../best"):
         with pytest.raises(UserError, match="run"):
             fine_tune(config_of(project, base=base))
+
+
+class Reached(Exception):
+    """Training reached the place where it uses the device."""
+
+
+def test_nothing_uses_the_device_before_it_is_claimed_and_it_is_free_after_any_end(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reached(*_: object) -> None:
+        raise Reached
+
+    config = config_of(project, device="cpu")
+    monkeypatch.setattr("utils.training.train.make_accelerator", reached)
+    with pytest.raises(Reached):
+        fine_tune(config)
+    held = jobs.hold("train", device="cpu", output=project.output, folder=project.folder)
+    with held, pytest.raises(UserError, match="the CPU is in use by the train job"):
+        fine_tune(config)
+    assert not project.runs.exists() or not list(project.runs.iterdir())

@@ -1,12 +1,8 @@
-"""A stopped run loses nothing: a real child gets a real signal."""
+"""A stopped run loses nothing: processes get real signals."""
 
-import os
 import signal
-import subprocess
-import sys
-import time
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,78 +11,52 @@ from tests.configs import tiny_run
 from tests.run_logs import events_of
 from tests.saving import same
 from tests.sounds import make_project
-from utils.config import TrainConfig
+from tests.training.test_run import config_of
+from utils.cli.train import main
 from utils.jobs import child as stopping
 from utils.jobs.child import StopRequest
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
+from utils.training import train
+from utils.training.checkpointing import RunState, Services
 from utils.training.train import fine_tune
 
-NUM_EPOCHS = 4
-
-
-def start(project: Project) -> tuple[subprocess.Popen, Path]:
-    """The command, training in processes of a group of their own; and its run folder once the third step is logged."""
-    values = {
-        "base": "tiny",
-        "num-epochs": NUM_EPOCHS,
-        "batch-size": 2,
-        "run-id": "signalled",
-        "dropout": 0.1,
-        "num-workers": 2,
-    }
-    flags = [word for name, value in values.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "utils.cli.train", "--project", project.name, "--output", str(project.output)]
-    child = subprocess.Popen(
-        [*command, "--device", "cpu", *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    folder = project.runs / "signalled"
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and child.poll() is None:
-        if len(events_of(folder, "step")) >= 3:
-            break
-        time.sleep(0.05)
-    return child, folder
-
-
-def settings_of(project: Project) -> TrainConfig:
-    return tiny_run(project, num_epochs=NUM_EPOCHS, device="cpu")
+SETTINGS: dict[str, Any] = {"num_epochs": 4, "dropout": 0.1, "device": "cpu"}
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> Path:
     """The folder of a run without a signal."""
-    project = make_project(tmp_path_factory.mktemp("whole"))
-    return fine_tune(replace(settings_of(project), batch_size=2, dropout=0.1)).folder
+    return fine_tune(config_of(make_project(tmp_path_factory.mktemp("whole")), **SETTINGS)).folder
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_undisturbed(
-    project: Project, undisturbed: Path, number: int, status: int
+    project: Project, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, capsys, number: int, status: int
 ) -> None:
     """To every process of the group, loaders too, as schedulers, systemd and Ctrl-C send it."""
-    child, folder = start(project)
-    loaders = psutil.Process(child.pid).children()
-    assert len(loaders) >= 2
-    os.killpg(child.pid, number)
-    output, _ = child.communicate(timeout=240)
-    assert child.returncode == status, output
-    assert not psutil.wait_procs(loaders, timeout=15)[1], "no loader is left behind"
-    assert f"--resume {folder}" in output
-    events = events_of(folder)
-    last = Checkpoints(folder).last()
-    assert events[-1]["kind"] == "stopped" and last is not None
-    step = events[-1]["step"]
-    assert last.name == f"step-{step:08d}" and step < NUM_EPOCHS * 3
+    log_step, signalled = train.log_step, list[psutil.Process]()
 
-    fine_tune(replace(settings_of(project), resume=folder))
+    def then_signal(state: RunState, services: Services, *rest: Any) -> None:
+        log_step(state, services, *rest)
+        if services.trainer.num_steps == 3:
+            signalled.extend(one for one in psutil.Process().children() if "pt_data_worker" in one.name())
+            for process in (psutil.Process(), *signalled):
+                process.send_signal(number)
+
+    place = ["--base", "tiny", "--project", project.name, "--output", str(project.output), "--run-id", "signalled"]
+    flags = ["--num-epochs", "4", "--batch-size", "2", "--dropout", "0.1", "--device", "cpu", "--num-workers", "2"]
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as end:
+        patch.setattr(train, "log_step", then_signal)
+        main([*place, *flags])
+    folder, output = project.runs / "signalled", capsys.readouterr()
+    assert end.value.code == status and f"--resume {folder}" in output.out + output.err
+    assert len(signalled) == 2 and not psutil.wait_procs(signalled, timeout=15)[1], "no loader is left behind"
+    last, event = Checkpoints(folder).last(), events_of(folder)[-1]
+    assert last is not None and last.name == "step-00000003" and (event["kind"], event["step"]) == ("stopped", 3)
+
+    fine_tune(tiny_run(project, resume=folder))
     mine, theirs = (
         read_weights(next(run.glob("checkpoints/step-*")) / "optimizer.safetensors") for run in (folder, undisturbed)
     )

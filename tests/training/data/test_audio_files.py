@@ -70,12 +70,6 @@ def test_another_sound_of_the_same_size_and_time_is_noticed(clip: Path, reads: l
     assert reads == ["clip.wav", "clip.wav"]
 
 
-def test_a_file_in_the_place_of_another_is_noticed(clip: Path, reads: list[str]) -> None:
-    first = _facts(clip)
-    write_wav(clip, speech(SECONDS, seed=3), 22_050)
-    assert _facts(clip).content != first.content
-
-
 def test_a_file_that_was_written_just_now_is_read_again(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _facts(clip)
     names: list[str] = []

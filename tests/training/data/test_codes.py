@@ -1,9 +1,10 @@
-"""The code cache: right codes, encoded once, never wrong after a kill or a changed file."""
+"""The code cache: right codes, encoded once, never wrong after a kill or a changed file; where clips end."""
 
 import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,11 +13,12 @@ from tests.clip_tables import cache_codes
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
+from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.dvae import build_dvae, load_code_encoder
 from utils.model.mel import dvae_mel
 from utils.model.weights import read_weights
-from utils.training.data.codes import CodeCache
+from utils.training.data.codes import CodeCache, up_to_silence
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +100,22 @@ def test_unreadable_clip_is_named(base, tmp_path: Path) -> None:
     broken.write_text("this is not sound")
     with pytest.raises(UserError, match=r"broken\.wav"):
         cache_codes([broken], base, tmp_path / "codes")
+
+
+@pytest.mark.parametrize(
+    ("codes", "kept"),
+    [([5, 6, 7, 9, 9, 9], 4), ([5, 9, 9, 6, 9], 5), ([5, 6, 7], 3), ([9, 9, 9], 1), ([4], 1)],
+)
+def test_of_equal_codes_at_the_end_one_is_kept(codes: list[int], kept: int) -> None:
+    assert up_to_silence(np.array(codes, dtype=np.int16)).tolist() == codes[:kept]
+
+
+@pytest.mark.parametrize(("saved", "resumed"), [("own", "own_masked"), (None, "own_masked"), ("other", "other")])
+def test_a_run_of_an_earlier_version_keeps_its_conditioning_and_its_silence(tmp_path, saved, resumed) -> None:
+    settings = TrainConfig(project="voice", conditioning=saved)
+    settings.save(tmp_path / "config.yaml")
+    now = TrainConfig.load(tmp_path / "config.yaml")
+    assert (now.conditioning, now.trim_end) == (saved, True)
+    earlier = {name: value for name, value in settings.plain().items() if name != "trim_end"}
+    then = TrainConfig.from_saved(earlier, where="config.yaml")
+    assert (then.conditioning, then.trim_end) == (resumed, False)

@@ -1,5 +1,7 @@
-"""What can be had on a device is tried; what cannot is off with its reason, and the run continues."""
+"""What a device has is tried; what it lacks is off with the reason, and the run continues; which weights decay."""
 
+import dataclasses
+import re
 import shutil
 import sysconfig
 from pathlib import Path
@@ -7,12 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.documents import ROOT
 from tests.model.test_no_tf32 import DEFAULTS, seen, set_as
 from tests.training.test_run import config_of
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.options import LrSchedule, Schedule
 from utils.performance_utils.device import cpu_has_bf16
 from utils.project.paths import Project
 from utils.switches import SWITCHES, missed
@@ -20,8 +24,8 @@ from utils.training.switches.attention import choose_kernel
 from utils.training.switches.base import Seen, choose_layout, state_of
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.device import _has_tf32
-from utils.training.switches.optim import choose_precision, make_accelerator
-from utils.training.switches.optimizer import resolve
+from utils.training.switches.optim import choose_precision, make_accelerator, make_optimizer
+from utils.training.switches.optimizer import BEHAVIORS, resolve
 from utils.training.train import fine_tune
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -163,3 +167,54 @@ def test_impossible_combinations_are_refused_with_the_fix(settings: dict, report
 def test_auto_takes_what_a_gpu_has_matrix_units_for(monkeypatch, capability: tuple[int, int], precision: str) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert choose_precision("auto", torch.device("cuda")) == precision
+
+
+def test_only_matrices_decay() -> None:
+    gpt = load_gpt(find_base("tiny"))
+    decay, keep = make_optimizer(gpt, learning_rate=1.0, weight_decay=0.1).param_groups
+    names = {id(parameter): name for name, parameter in gpt.named_parameters()}
+    decayed, kept = ({names[id(p)] for p in group["params"]} for group in (decay, keep))
+    assert decay["weight_decay"] == 0.1 and keep["weight_decay"] == 0
+    assert len(decayed) + len(kept) == len(names)
+    assert "gpt.h.0.attn.c_attn.weight" in decayed and "mel_head.weight" in decayed
+    assert not [name for name in decayed if "bias" in name or "ln_" in name or "norm" in name or "embedding" in name]
+
+
+def rates(schedule: Schedule, *, warmup: int, total: int, steps: int) -> list[float]:
+    return list(map(LrSchedule(schedule, warmup_steps=warmup, total_steps=total), range(steps)))
+
+
+def test_schedules_by_optimizer_step() -> None:
+    assert rates("constant", warmup=0, total=4, steps=4) == [1, 1, 1, 1]
+    assert rates("linear", warmup=0, total=4, steps=5) == [1, 0.75, 0.5, 0.25, 0]
+    assert rates("cosine", warmup=0, total=4, steps=5) == pytest.approx([1, 0.853553, 0.5, 0.146447, 0], abs=1e-6)
+    assert rates("polynomial", warmup=0, total=4, steps=5) == [1, 0.5625, 0.25, 0.0625, 0]
+
+
+def test_warmup_rises_then_falls_and_never_below_zero() -> None:
+    assert rates("linear", warmup=3, total=5, steps=7) == [0.25, 0.5, 0.75, 1, 0.5, 0, 0]
+    assert rates("cosine", warmup=9, total=3, steps=4) == [0.1, 0.2, 0.3, 0.4]
+
+
+ASKED = [switch for switch in SWITCHES if switch.field]
+ROW = re.compile(r"^\| ([^|`]+): `--([a-z-]+)", re.MULTILINE)
+
+
+def test_every_switch_has_a_behavior() -> None:
+    assert [switch.name for switch in SWITCHES] == list(BEHAVIORS)
+
+
+@pytest.mark.parametrize("switch", ASKED, ids=lambda switch: switch.name)
+def test_a_switch_knows_its_setting(switch) -> None:
+    config = TrainConfig(project="a", device="cpu", **{switch.field: switch.off})
+    assert not switch.is_on(config) and switch.problem(config) is None
+    assert switch.field in {field.name for field in dataclasses.fields(TrainConfig)}
+    if switch.off is not None:
+        assert switch.is_on(dataclasses.replace(config, **{switch.field: switch.on}).validate(where="test"))
+
+
+def test_the_table_of_the_documents_names_each_switch_as_the_page_does_in_the_same_order() -> None:
+    rows = ROW.findall((ROOT / "docs/training-optimizations.md").read_text(encoding="utf-8"))
+    fields = {switch.field.replace("_", "-") for switch in ASKED}
+    named = dict.fromkeys((label, flag) for label, flag in rows if flag in fields)
+    assert list(named) == [(switch.label, switch.field.replace("_", "-")) for switch in ASKED]
