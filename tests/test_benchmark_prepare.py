@@ -1,14 +1,13 @@
 """The benchmark of preparation measures what it names, and keeps the cells of earlier calls."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from benchmarks.prepare import Cell, Settings, main
 
 
-def test_cells_measured_one_by_one_add_up_and_a_new_one_replaces_the_old(tmp_path: Path) -> None:
+def test_cells_measured_one_by_one_add_up_and_a_new_one_replaces_the_old(tmp_path):
     from benchmarks.prepare import _result
 
     settings = Settings(out=tmp_path / "prepare.json")
@@ -27,7 +26,7 @@ def test_cells_measured_one_by_one_add_up_and_a_new_one_replaces_the_old(tmp_pat
 
 
 @pytest.mark.slow
-def test_small_cells_are_measured_from_input_to_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_cells_are_measured_from_input_to_dataset(tmp_path, monkeypatch):
     out = tmp_path / "prepare.json"
     stages = ["clips", "clips-again", "long", "codes"]
     flags = ["--stages", *stages, "--copies", "1", "--hours", "0.02", "--out", str(out)]

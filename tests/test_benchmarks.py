@@ -27,7 +27,7 @@ from utils.training.preflight import Measurement
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def test_an_update_moves_the_bytes_of_all_that_learns() -> None:
+def test_an_update_moves_the_bytes_of_all_that_learns():
     assert num_parameters(30, 1024, 16) == 441.02e6
 
 
@@ -35,7 +35,7 @@ def curves(*ends: float) -> list[list[float]]:
     return [[4.0, end] for end in ends]
 
 
-def test_the_comparison_wants_learning_and_a_difference_within_the_spread() -> None:
+def test_the_comparison_wants_learning_and_a_difference_within_the_spread():
     same = compare(curves(2.0, 2.1, 1.9), curves(2.02, 2.08, 1.93))
     assert same["counts"] and same["within"] and same["difference"] == pytest.approx(0.01)
     worse = compare(curves(2.0, 2.1, 1.9), curves(2.4, 2.5, 2.3))
@@ -43,7 +43,7 @@ def test_the_comparison_wants_learning_and_a_difference_within_the_spread() -> N
     assert not compare(curves(3.9, 3.9, 3.8), curves(3.9, 3.9, 3.8))["counts"]
 
 
-def test_a_quality_record_goes_on_with_what_it_has_and_only_compares_whole_seeds(tmp_path: Path, monkeypatch) -> None:
+def test_a_quality_record_goes_on_with_what_it_has_and_only_compares_whole_seeds(tmp_path, monkeypatch):
     trained: list[tuple[str, int]] = []
 
     def train(settings: quality.Settings, engine: str, seed: int, work: Path) -> list[float]:
@@ -78,7 +78,7 @@ def measured(*, seconds: float, cpu_s: float, **other: Any) -> Measurement:
     )
 
 
-def test_a_record_says_once_what_the_switches_did_in_all_rounds() -> None:
+def test_a_record_says_once_what_the_switches_did_in_all_rounds():
     on, off = {"sdpa": {"state": "on"}}, {"sdpa": {"state": "off"}}
     rounds = [measured(seconds=1.0, cpu_s=1.0, switches=switches) for switches in (on, on, off)]
     assert [one["switches"] for one in plain_rounds(rounds)] == [on, {}, off]
@@ -97,7 +97,7 @@ def numbers(table: Table, result: Result) -> dict[str, str]:
     return found
 
 
-def test_each_time_is_that_of_its_least_disturbed_round_and_faults_are_shown() -> None:
+def test_each_time_is_that_of_its_least_disturbed_round_and_faults_are_shown():
     rounds = [
         measured(seconds=5.0, cpu_s=8.0),
         Measurement(fault="out of memory"),
@@ -117,7 +117,7 @@ def test_each_time_is_that_of_its_least_disturbed_round_and_faults_are_shown() -
     assert make_table("cpu", ours).row(ours)[1] == ""  # its reference was not measured
 
 
-def test_a_switch_that_was_off_is_named_in_its_row() -> None:
+def test_a_switch_that_was_off_is_named_in_its_row():
     switches = {"lora": {"asked": 8, "reason": "no room"}, "sdpa": {"asked": True, "reason": None}}
     table = make_table("cpu", Result(name="ours", rounds=[measured(seconds=1.0, cpu_s=1.0, switches=switches)]))
     assert table.text().splitlines()[1].endswith("off: lora")
@@ -126,7 +126,7 @@ def test_a_switch_that_was_off_is_named_in_its_row() -> None:
     assert [result.name for result in cells_of("cuda")] == list(CELLS)
 
 
-def test_utilisation_is_by_the_clock_and_only_where_its_formula_describes_the_step() -> None:
+def test_utilisation_is_by_the_clock_and_only_where_its_formula_describes_the_step():
     rounds = [measured(seconds=10.0, cpu_s=4.0)]
 
     def shares(**changes: Any) -> tuple[str, str]:
@@ -142,7 +142,7 @@ def test_utilisation_is_by_the_clock_and_only_where_its_formula_describes_the_st
     assert shares(eight_bit_optimizer=True) == (expected[0], "")
 
 
-def test_on_a_gpu_the_clock_counts_and_both_kinds_of_memory_are_shown() -> None:
+def test_on_a_gpu_the_clock_counts_and_both_kinds_of_memory_are_shown():
     result = Result(name="stock", rounds=[measured(seconds=5.0, cpu_s=1.0, reserved_bytes=4_000_000_000)])
     row = numbers(table := make_table("cuda", result), result)
     assert "CPU time" not in row and "CPU time" not in table.text()
@@ -159,7 +159,7 @@ def rows_of(lines: list[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_the_tables_of_the_docs_are_those_of_the_records() -> None:
+def test_the_tables_of_the_docs_are_those_of_the_records():
     text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     tables = re.findall(r"\(`(train_step_full_\w+\.json)`\)[^|]*\n\n((?:\|.*\n)+)", text)
     assert len(tables) > 1
@@ -183,7 +183,7 @@ class StockTrainer:
         return None, {"loss": 1.5}, None
 
 
-def test_the_seconds_of_stock_are_those_of_the_clips_and_not_of_its_codes() -> None:
+def test_the_seconds_of_stock_are_those_of_the_clips_and_not_of_its_codes():
     batch = {"text_lengths": torch.tensor([3, 5]), "wav_lengths": torch.tensor([22_050, 33_075])}
     found = stock._timed(StockTrainer(), iter([batch] * 2), steps=2)
     assert found.audio_s == pytest.approx(5.0)
@@ -202,7 +202,7 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: time.sleep(LATE_S))
 
 
-def test_the_last_update_is_timed_in_both_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_update_is_timed_in_both_engines(monkeypatch):
     """Losses can be read before a GPU has done the update."""
     batch = {"text_lengths": torch.tensor([3]), "wav_lengths": torch.tensor([22_050])}
     ours = SimpleNamespace(gather_indices=torch.zeros(1, 60), num_positions=60)
@@ -218,7 +218,7 @@ def test_the_last_update_is_timed_in_both_engines(monkeypatch: pytest.MonkeyPatc
         assert found.seconds >= found.step_s + LATE_S
 
 
-def test_generated_sentences_are_the_same_each_time_and_of_their_script() -> None:
+def test_generated_sentences_are_the_same_each_time_and_of_their_script():
     for language in vocabulary.LANGUAGES:
         first, again = (list(vocabulary.sentences(language, 50)) for _ in range(2))
         assert first == again and len(set(first)) == 50
@@ -226,7 +226,7 @@ def test_generated_sentences_are_the_same_each_time_and_of_their_script() -> Non
 
 
 @pytest.mark.slow
-def test_a_small_run_extends_and_counts(tmp_path: Path, monkeypatch) -> None:
+def test_a_small_run_extends_and_counts(tmp_path, monkeypatch):
     out = tmp_path / "vocabulary.json"
     flags = ["--sizes", "300", "--languages", "ka", "--target", "60", "--out", str(out)]
     monkeypatch.setattr("sys.argv", ["vocabulary", *flags])
@@ -239,7 +239,7 @@ def test_a_small_run_extends_and_counts(tmp_path: Path, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_small_run_measures_both_engines_on_the_same_clips(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_small_run_measures_both_engines_on_the_same_clips(tmp_path, monkeypatch, capsys):
     out = tmp_path / "small.json"
     flags = ["--size", "small", "--device", "cpu", "--rounds", "1", "--steps", "2", "--batch-size", "2"]
     monkeypatch.setattr("sys.argv", ["train_step", *flags, "--only", "stock, fp32", "SDPA$", "--out", str(out)])
@@ -260,7 +260,7 @@ def test_a_small_run_measures_both_engines_on_the_same_clips(tmp_path: Path, mon
     assert json.loads(out.read_text())["cells"]["ours, SDPA"][0] == cells[list(cells)[2]][0]
 
 
-def test_rounds_are_added_only_to_a_record_of_this_machine_and_these_clips(tmp_path: Path) -> None:
+def test_rounds_are_added_only_to_a_record_of_this_machine_and_these_clips(tmp_path):
     out = tmp_path / "record.json"
     settings = Settings(size="small", device="cpu", out=out).resolved()
     found = {"ours, SDPA": [{"steps": 4, "seconds": 2.0, "audio_s": 8.0, "audio_per_second": 4.0}]}
@@ -277,17 +277,17 @@ def test_rounds_are_added_only_to_a_record_of_this_machine_and_these_clips(tmp_p
             earlier(other, where)
 
 
-def test_every_ratio_is_to_a_cell_of_stock() -> None:
+def test_every_ratio_is_to_a_cell_of_stock():
     assert set(REFERENCES.values()) < set(CELLS)
     assert all(isinstance(CELLS[name], str) for name in REFERENCES.values())
 
 
-def test_a_name_is_chosen_by_its_parts_or_by_its_end() -> None:
+def test_a_name_is_chosen_by_its_parts_or_by_its_end():
     assert [cell.name for cell in cells_of("cpu", ("all three$",))] == ["ours, all three"]
     assert len(cells_of("cpu", ("all three",))) > 3
 
 
-def test_cells_in_bf16_say_that_there_are_no_units_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_in_bf16_say_that_there_are_no_units_for_it(tmp_path, monkeypatch):
     """Emulated, a step takes minutes and says nothing about any machine that would compute so."""
     monkeypatch.setattr(type(cpu()), "emulates_bf16", True)
     settings = replace(Settings(device="cpu"), batch_size=1, steps=1, warmup=1)
@@ -295,7 +295,7 @@ def test_cells_in_bf16_say_that_there_are_no_units_for_it(tmp_path: Path, monkey
         assert "no bf16 units" in measure_cell(settings, what, tmp_path).fault
 
 
-def test_a_sentence_is_lost_only_where_the_speech_is_too_short_for_it() -> None:
+def test_a_sentence_is_lost_only_where_the_speech_is_too_short_for_it():
     text = ("the cat sat on the mat", "all rain falls in the sea")
     both, one = " ".join(text), text[0]
     spoken = [(both, 4.0), (both, 4.1), (one, 2.1), (one, 3.9), ("the cat sad", 3.8)]

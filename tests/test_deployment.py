@@ -51,7 +51,7 @@ def containers(value: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
-def test_core_kinds_fit_the_schema_of_kubernetes(path: Path) -> None:
+def test_core_kinds_fit_the_schema_of_kubernetes(path):
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="make test-long installs it")
     for document in documents(path):
         for core in core_kinds(document):
@@ -60,7 +60,7 @@ def test_core_kinds_fit_the_schema_of_kubernetes(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_dockerfile_is_clean() -> None:
+def test_the_dockerfile_is_clean():
     hadolint = shutil.which("hadolint", path=Path(sys.executable).parent)
     if hadolint is None:
         pytest.skip("make test-long installs hadolint")
@@ -68,7 +68,7 @@ def test_the_dockerfile_is_clean() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_servers_that_are_deployed_take_their_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_servers_that_are_deployed_take_their_flags(monkeypatch):
     services = documents(ROOT / "docker" / "compose.yaml")[0]["services"]
     commands = [services["speech"]["command"], [*services["train"]["entrypoint"], "--project", "maria"]]
     pods = [pod for path in MANIFESTS for document in documents(path) for pod in containers(document)]
@@ -80,7 +80,7 @@ def test_the_servers_that_are_deployed_take_their_flags(monkeypatch: pytest.Monk
         assert "docker/healthy.py" in (ROOT / "docker" / name).read_text(encoding="utf-8")
 
 
-def test_scripts_of_pods_are_right_for_a_shell() -> None:
+def test_scripts_of_pods_are_right_for_a_shell():
     scripts = [
         pod["args"][0] for path in MANIFESTS for it in documents(path) for pod in containers(it) if "command" in pod
     ]
@@ -90,7 +90,7 @@ def test_scripts_of_pods_are_right_for_a_shell() -> None:
 
 
 @pytest.mark.slow
-def test_the_pod_after_a_preempted_one_resumes_and_finishes(tmp_path: Path) -> None:
+def test_the_pod_after_a_preempted_one_resumes_and_finishes(tmp_path):
     job = next(it for it in documents(ROOT / "docker" / "kubernetes" / "train.yaml") if it["kind"] == "Job")
     pod = next(containers(job))
     project = make_project(tmp_path / "output", num_train=24)
@@ -115,7 +115,7 @@ def test_the_pod_after_a_preempted_one_resumes_and_finishes(tmp_path: Path) -> N
     assert steps == list(range(1, len(steps) + 1)) and events()[-1]["kind"] == "finished"
 
 
-def test_the_starters_are_right_for_their_shells() -> None:
+def test_the_starters_are_right_for_their_shells():
     starter = ROOT / "scripts" / "start.command"
     assert os.access(starter, os.X_OK), "macOS opens it only so"
     subprocess.run(["sh", "-n", str(starter)], check=True)
@@ -126,7 +126,7 @@ def test_the_starters_are_right_for_their_shells() -> None:
     assert "requirements.txt" in steps[0] and "scripts.torch_for_gpu" in steps[1], "it reads the packages of the first"
 
 
-def test_the_notebook_clones_from_the_address_that_the_readme_names() -> None:
+def test_the_notebook_clones_from_the_address_that_the_readme_names():
     cells = json.loads((ROOT / "docs" / "colab.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     addresses = re.findall(r"https://github\.com/[^\s\"]+", "\n".join(code))

@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +33,7 @@ FOREIGN |= {"--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint",
 
 
 @pytest.mark.parametrize("line", OURS)
-def test_a_command_is_read_as_printed(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+def test_a_command_is_read_as_printed(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     try:
         run_as_printed(line, monkeypatch)
@@ -44,28 +43,28 @@ def test_a_command_is_read_as_printed(line: str, monkeypatch: pytest.MonkeyPatch
         assert end.code == 0 or "\n  where: " in said, said
 
 
-def test_every_flag_that_is_named_exists() -> None:
+def test_every_flag_that_is_named_exists():
     known = known_flags() | FOREIGN
     known |= {f"--no-{flag.removeprefix('--')}" for flag in known}
     assert {f"{name}: {flag}" for name, flag in flags() if flag not in known} == set()
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_benchmarks_and_recipes_that_are_named_exist(module: str) -> None:
+def test_the_benchmarks_and_recipes_that_are_named_exist(module):
     assert importlib.util.find_spec(module) is not None
 
 
-def test_every_make_target_that_is_named_exists() -> None:
+def test_every_make_target_that_is_named_exists():
     named = {words(line)[1] for _, line in commands() if line.startswith("make ")}
     assert named <= TARGETS | {"help"}
 
 
-def test_the_documents_use_the_words_of_the_field() -> None:
+def test_the_documents_use_the_words_of_the_field():
     lines = [(path.name, line) for path in documents() for line in path.read_text(encoding="utf-8").splitlines()]
     assert [f"{name}: {line}" for name, line in lines if HOMEMADE.search(line)] == []
 
 
-def test_every_link_leads_to_a_file() -> None:
+def test_every_link_leads_to_a_file():
     broken = [
         f"{path.name}: {link}"
         for path in documents()
@@ -75,7 +74,7 @@ def test_every_link_leads_to_a_file() -> None:
     assert broken == []
 
 
-def test_every_file_of_the_project_that_is_named_is_there() -> None:
+def test_every_file_of_the_project_that_is_named_is_there():
     named = {(path.name, place) for path in documents() for place in PLACE.findall(path.read_text(encoding="utf-8"))}
     assert [f"{name}: {place}" for name, place in sorted(named) if not (ROOT / place).exists()] == []
 
@@ -83,7 +82,7 @@ def test_every_file_of_the_project_that_is_named_is_there() -> None:
 @pytest.mark.parametrize(
     "block", [block for block in blocks() if block.language == "python"], ids=lambda block: block.document
 )
-def test_python_blocks_call_what_there_is(block) -> None:
+def test_python_blocks_call_what_there_is(block):
     tree = ast.parse(block.text)
     names: dict[str, object] = {}
     for node in ast.walk(tree):

@@ -25,7 +25,7 @@ def stop_after_a_step(output: Path) -> None:
         time.sleep(0.05)
 
 
-def test_the_notebook_resumes_after_a_disconnect_and_speaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_resumes_after_a_disconnect_and_speaks(tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="make test-long installs it")
     nbformat = pytest.importorskip("nbformat", reason="make test-long installs it")
     monkeypatch.setenv("STUDIO", str(ROOT))

@@ -10,13 +10,13 @@ from utils.audio.clean import Cleaning, clean, high_pass, loudness
 RATE = 22_050
 
 
-def test_without_settings_nothing_changes() -> None:
+def test_without_settings_nothing_changes():
     wav = speech(1.5) + 0.01
     done = clean(wav, RATE, Cleaning())
     assert done.wav is wav and (done.start, done.gain_db) == (0, 0.0)
 
 
-def test_everything_at_once_is_done_in_order() -> None:
+def test_everything_at_once_is_done_in_order():
     wav = torch.cat([torch.zeros(1, RATE), speech(2.0), torch.zeros(1, RATE)], dim=1) + 0.05
     done = clean(wav, RATE, Cleaning(loudness=-23.0, trim=True, remove_dc=True, highpass=60.0))
     assert abs(float(done.wav.mean())) < 1e-3
@@ -25,7 +25,7 @@ def test_everything_at_once_is_done_in_order() -> None:
     assert loudness(done.wav, RATE) == pytest.approx(-23.0, abs=0.2)
 
 
-def test_a_high_pass_takes_rumble_and_leaves_the_voice() -> None:
+def test_a_high_pass_takes_rumble_and_leaves_the_voice():
     voice, rumble = tone(2, RATE, hertz=300), tone(2, RATE, hertz=20)
     filtered = high_pass(voice + rumble, RATE, 80.0)
     inner = slice(RATE // 2, -RATE // 2)
@@ -35,5 +35,5 @@ def test_a_high_pass_takes_rumble_and_leaves_the_voice() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 50])
-def test_a_high_pass_takes_clips_of_a_few_samples(count: int) -> None:
+def test_a_high_pass_takes_clips_of_a_few_samples(count):
     assert high_pass(torch.ones(1, count), RATE, 80.0).shape == (1, count)

@@ -39,7 +39,7 @@ def sound() -> Tensor:
         ("a.aiff", "PCM_16"),
     ],
 )
-def test_lossless_formats_give_the_samples_back(tmp_path: Path, sound: Tensor, name: str, subtype: str) -> None:
+def test_lossless_formats_give_the_samples_back(tmp_path, sound, name, subtype):
     soundfile.write(tmp_path / name, sound[0].numpy(), RATE, subtype=subtype)
     wav, rate = decode(tmp_path / name)
     assert (rate, wav.dtype, wav.shape) == (RATE, torch.float32, sound.shape)
@@ -58,20 +58,20 @@ def test_lossless_formats_give_the_samples_back(tmp_path: Path, sound: Tensor, n
         ("a.flac", "flac", "flac"),
     ],
 )
-def test_lossy_formats_sound_the_same(tmp_path: Path, sound: Tensor, name: str, codec: str, container: str) -> None:
+def test_lossy_formats_sound_the_same(tmp_path, sound, name, codec, container):
     encode(tmp_path / name, sound, RATE, codec=codec, container=container, video=name == "a.mp4")
     wav = load_audio(tmp_path / name, RATE)
     assert abs(wav.shape[1] - RATE) < 0.1 * RATE
     assert noise_to_signal(wav, sound) < 0.02
 
 
-def test_ogg_vorbis_sounds_the_same(tmp_path: Path, sound: Tensor) -> None:
+def test_ogg_vorbis_sounds_the_same(tmp_path, sound):
     soundfile.write(tmp_path / "a.ogg", sound[0].numpy(), RATE, format="OGG", subtype="VORBIS")
     assert noise_to_signal(decode(tmp_path / "a.ogg")[0], sound) < 0.02
 
 
 @pytest.mark.parametrize("codec", ["pcm_u8", "pcm_s16le", "pcm_s32le", "pcm_f32le", "pcm_f64le"])
-def test_sample_types_of_the_second_decoder_have_the_same_scale(tmp_path: Path, sound: Tensor, codec: str) -> None:
+def test_sample_types_of_the_second_decoder_have_the_same_scale(tmp_path, sound, codec):
     # Matroska is a container that soundfile cannot read.
     with av.open(str(tmp_path / "a.mkv"), "w", format="matroska") as output:
         stream = output.add_stream(codec, rate=RATE, layout="stereo")
@@ -82,13 +82,13 @@ def test_sample_types_of_the_second_decoder_have_the_same_scale(tmp_path: Path, 
     torch.testing.assert_close(wav, 0.75 * sound, atol=0.01, rtol=0)
 
 
-def test_channels_are_averaged(tmp_path: Path) -> None:
+def test_channels_are_averaged(tmp_path):
     left, right = tone(0.5, RATE), tone(0.5, RATE, hertz=700)
     soundfile.write(tmp_path / "a.wav", torch.cat([left, right]).T.numpy(), RATE, subtype="FLOAT")
     torch.testing.assert_close(decode(tmp_path / "a.wav")[0], (left + right) / 2)
 
 
-def test_the_content_decides_not_the_name(tmp_path: Path, sound: Tensor) -> None:
+def test_the_content_decides_not_the_name(tmp_path, sound):
     soundfile.write(tmp_path / "really_flac.wav", sound[0].numpy(), RATE, format="FLAC")
     encode(tmp_path / "really_m4a.wav", sound, RATE, codec="aac", container="ipod")
     soundfile.write(tmp_path / "take.raw", sound[0].numpy(), RATE, format="WAV")
@@ -96,7 +96,7 @@ def test_the_content_decides_not_the_name(tmp_path: Path, sound: Tensor) -> None
         assert decode(tmp_path / name)[1] == RATE
 
 
-def test_load_audio_resamples(tmp_path: Path) -> None:
+def test_load_audio_resamples(tmp_path):
     soundfile.write(tmp_path / "a.wav", tone(1, 44_100)[0].numpy(), 44_100, subtype="FLOAT")
     wav = load_audio(tmp_path / "a.wav", DATASET_RATE)
     assert wav.shape == (1, DATASET_RATE)
@@ -104,7 +104,7 @@ def test_load_audio_resamples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.wav", "a.m4a"])
-def test_decoding_stops_soon_after_the_limit(tmp_path: Path, name: str) -> None:
+def test_decoding_stops_soon_after_the_limit(tmp_path, name):
     long = tone(60, 8_000)
     if name == "a.wav":
         soundfile.write(tmp_path / name, long[0].numpy(), 8_000)
@@ -175,7 +175,7 @@ def _bad_file(kind: str, folder: Path) -> Path:
         ("32 channels", "32 channels"),
     ],
 )
-def test_what_is_no_recording_of_speech_is_refused(tmp_path: Path, kind: str, message: str) -> None:
+def test_what_is_no_recording_of_speech_is_refused(tmp_path, kind, message):
     path = _bad_file(kind, tmp_path)
     with pytest.raises(UserError, match=message) as caught:
         decode(path)
@@ -185,13 +185,13 @@ def test_what_is_no_recording_of_speech_is_refused(tmp_path: Path, kind: str, me
 
 
 @pytest.mark.parametrize("ending", ["vox", "gsm", "vox8", "au", "raw"])
-def test_text_is_not_taken_for_headerless_telephone_audio(tmp_path: Path, ending: str) -> None:
+def test_text_is_not_taken_for_headerless_telephone_audio(tmp_path, ending):
     (tmp_path / f"a.{ending}").write_text("This is not a recording.\n" * 50)
     with pytest.raises(UserError, match="cannot be read as audio"):
         decode(tmp_path / f"a.{ending}")
 
 
-def test_a_playlist_in_disguise_opens_no_connection(tmp_path: Path) -> None:
+def test_a_playlist_in_disguise_opens_no_connection(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0)
         address = f"http://127.0.0.1:{server.getsockname()[1]}/a.ts"
@@ -225,9 +225,7 @@ FORMATS = [("a.m4a", "aac", 22_050), ("a.aac", "aac", 22_050), ("a.webm", "libop
 
 
 @pytest.mark.parametrize(("name", "codec", "rate"), FORMATS, ids=lambda value: str(value))
-def test_a_damaged_recording_is_read_around_the_damage_which_is_told(
-    tmp_path: Path, name: str, codec: str, rate: int
-) -> None:
+def test_a_damaged_recording_is_read_around_the_damage_which_is_told(tmp_path, name, codec, rate):
     """Players read such files to their end; they were refused with a number of FFmpeg's."""
     path, lost = tmp_path / name, list[float]()
     encoded(path, codec, rate)
@@ -244,7 +242,7 @@ def test_a_damaged_recording_is_read_around_the_damage_which_is_told(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its C library has no variable for the stream")
-def test_damaged_mp3s_are_named_by_us_not_by_the_library(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_mp3s_are_named_by_us_not_by_the_library(tmp_path, capfd):
     path = tmp_path / "take.mp3"
     soundfile.write(path, 0.3 * np.random.default_rng(0).normal(size=10 * RATE).clip(-3, 3), RATE)
     content, lost = bytearray(path.read_bytes()), list[float]()
@@ -263,7 +261,7 @@ def test_damaged_mp3s_are_named_by_us_not_by_the_library(tmp_path: Path, capfd: 
 
 
 @pytest.mark.parametrize("name", ["a.webm", "a.flac"])
-def test_what_is_missing_at_the_end_is_told(tmp_path: Path, name: str) -> None:
+def test_what_is_missing_at_the_end_is_told(tmp_path, name):
     path, lost = tmp_path / name, list[float]()
     if name == "a.flac":
         soundfile.write(path, np.random.default_rng(0).normal(0, 0.1, 220_500), 22_050)
@@ -284,9 +282,7 @@ def _onset(wav: Tensor, rate: int) -> float:
 
 @pytest.mark.parametrize("delay_s", [0.7, 2.5, -0.05])
 @pytest.mark.parametrize(("container", "codec"), [("matroska", "aac"), ("mp4", "aac"), ("mpegts", "mp2")])
-def test_a_sound_track_that_begins_late_keeps_the_time_of_its_container(
-    tmp_path: Path, container: str, codec: str, delay_s: float
-) -> None:
+def test_a_sound_track_that_begins_late_keeps_the_time_of_its_container(tmp_path, container, codec, delay_s):
     sounds = torch.cat([torch.zeros(1, 48_000), tone(0.5, 48_000), torch.zeros(1, 3 * 48_000), tone(1, 48_000)], dim=1)
     path = film(tmp_path / "film", sounds, 48_000, codec=codec, container=container, delay_s=delay_s)
     late = max(0.0, delay_s)
@@ -305,7 +301,7 @@ def test_a_sound_track_that_begins_late_keeps_the_time_of_its_container(
 
 
 @pytest.mark.parametrize("container", ["mp4", "matroska"])
-def test_a_gap_in_a_sound_track_is_silence(tmp_path: Path, container: str) -> None:
+def test_a_gap_in_a_sound_track_is_silence(tmp_path, container):
     path, parts = tmp_path / "muted", list[av.Packet]()
     with av.open(str(path), "w", format=container) as output:
         track = output.add_stream("aac", rate=48_000, layout="mono")

@@ -26,25 +26,25 @@ def _noise_like(wav: torch.Tensor, level: float) -> torch.Tensor:
     return level * torch.randn(wav.shape, generator=torch.Generator().manual_seed(3))
 
 
-def test_the_offset_is_the_mean() -> None:
+def test_the_offset_is_the_mean():
     assert dc_offset(tone(1, RATE) + 0.02) == pytest.approx(0.02, abs=1e-4)
 
 
 @pytest.mark.parametrize("volume", [1.0, 0.3])
-def test_flat_tops_are_clipping_also_when_made_quieter(volume: float) -> None:
+def test_flat_tops_are_clipping_also_when_made_quieter(volume):
     clipped = (1.5 * tone(1, RATE, amplitude=1.0)).clamp(-1, 1) * volume
     # A sine of 1.5 is beyond 1 for acos(1 / 1.5) * 2 / pi of its time.
     assert clipped_share(clipped) == pytest.approx(0.535, abs=0.03)
 
 
 @pytest.mark.parametrize("wav", [tone(1, RATE), tone(1, RATE, hertz=60, amplitude=0.9), speech(2.0), torch.zeros(1, 9)])
-def test_what_is_not_clipped_has_no_share(wav: torch.Tensor) -> None:
+def test_what_is_not_clipped_has_no_share(wav):
     pcm = (wav * 32768).round() / 32768
     assert clipped_share(pcm) < 0.001
 
 
 @pytest.mark.parametrize("snr", [5, 10, 20, 30])
-def test_known_noise_is_estimated(snr: int) -> None:
+def test_known_noise_is_estimated(snr):
     silence = torch.zeros(1, RATE)
     model = load_voice_activity()
     for wav in _voice(3):
@@ -57,7 +57,7 @@ def test_known_noise_is_estimated(snr: int) -> None:
 
 
 @pytest.mark.parametrize(("snr", "worst"), [(None, 20), (20, 4), (10, 4), (5, 4)])
-def test_noise_is_told_from_speech_without_pauses(snr: int | None, worst: float) -> None:
+def test_noise_is_told_from_speech_without_pauses(snr, worst):
     """Clips that were cut tight: what is quiet in them is speech."""
     model = load_voice_activity()
     for wav in _voice(6):
@@ -84,7 +84,7 @@ def _cuts(wav: torch.Tensor) -> list[int]:
     return [int(at * 0.01 * RATE) + 37 * number % 220 for number, at in enumerate(within[15:-50:25])]
 
 
-def test_words_that_were_cut_begin_or_end_loud_and_whole_clips_do_not() -> None:
+def test_words_that_were_cut_begin_or_end_loud_and_whole_clips_do_not():
     limit, found = EDGE, []  # (cut beginning, cut end)
     for wav in _voice(20):
         assert max(edge_levels(wav, RATE)) < limit
@@ -95,7 +95,7 @@ def test_words_that_were_cut_begin_or_end_loud_and_whole_clips_do_not() -> None:
 
 
 @pytest.mark.parametrize("hertz", [90, 120, 200])
-def test_a_vowel_that_sets_in_is_no_cut_wherever_its_first_pulse_lies(hertz: int) -> None:
+def test_a_vowel_that_sets_in_is_no_cut_wherever_its_first_pulse_lies(hertz):
     """A synthesizer's file begins with a word: pulses of the voice, each louder than the one before."""
     for shift in range(0, RATE // hertz, 20):
         time = (torch.arange(RATE) + shift) / RATE
@@ -104,7 +104,7 @@ def test_a_vowel_that_sets_in_is_no_cut_wherever_its_first_pulse_lies(hertz: int
         assert edge_levels(onset, RATE)[0] < EDGE
 
 
-def test_the_share_of_speech_is_that_of_the_clip() -> None:
+def test_the_share_of_speech_is_that_of_the_clip():
     wav = _voice(1)[0]
     padded = torch.cat([wav, torch.zeros(1, wav.shape[1])], dim=1)
     model = load_voice_activity()
@@ -113,7 +113,7 @@ def test_the_share_of_speech_is_that_of_the_clip() -> None:
     assert half == pytest.approx(whole / 2, abs=0.1)
 
 
-def test_copies_share_a_fingerprint_and_other_clips_do_not() -> None:
+def test_copies_share_a_fingerprint_and_other_clips_do_not():
     voice = _voice(12)
     prints = torch.stack([fingerprint(wav, RATE) for wav in voice])
     assert torch.allclose(prints.norm(dim=1), torch.ones(12))
@@ -127,5 +127,5 @@ def test_copies_share_a_fingerprint_and_other_clips_do_not() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 100, 600])
-def test_a_fingerprint_of_next_to_nothing_is_still_one(count: int) -> None:
+def test_a_fingerprint_of_next_to_nothing_is_still_one(count):
     assert fingerprint(torch.zeros(1, count), RATE).isfinite().all()

@@ -1,7 +1,5 @@
 """A recognizer on a GPU whose libraries are missing: CTranslate2 finds out at the first second of speech."""
 
-from pathlib import Path
-
 import ctranslate2
 import faster_whisper
 import numpy as np
@@ -29,21 +27,21 @@ class Whisper:
 
 
 @pytest.fixture
-def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def weights(tmp_path, monkeypatch) -> str:
     (tmp_path / "model.bin").touch()
     monkeypatch.setattr(faster_whisper, "WhisperModel", Whisper)
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
     return str(tmp_path)
 
 
-def test_auto_falls_back_to_the_cpu_with_the_reason(weights: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_auto_falls_back_to_the_cpu_with_the_reason(weights, caplog):
     transcriber = Transcriber(TranscriberSettings(model=weights, language="en", compute_type="float16"))
     assert transcriber.load().made == ("cpu", "int8")
     assert "on the CPU" in caplog.text and "libcublas.so.12" in caplog.text
     assert transcriber.transcribe(np.zeros(16_000, np.float32)) == "Good morning."
 
 
-def test_a_gpu_that_was_asked_for_is_an_error_with_the_fix(weights: str) -> None:
+def test_a_gpu_that_was_asked_for_is_an_error_with_the_fix(weights):
     with pytest.raises(UserError) as error:
         Transcriber(TranscriberSettings(model=weights, language="en", device="cuda")).load()
     assert "libcublas.so.12" in error.value.what and "pip install nvidia-cublas-cu12" in error.value.fix

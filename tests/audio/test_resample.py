@@ -23,7 +23,7 @@ def _stock(rate: int, target: int) -> Resample:
 
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 44_100, 88_200])
 @pytest.mark.parametrize("count", [1, 999, 20_206, 20_480, 50_001])
-def test_several_samples_at_once_are_those_of_torchaudio(rate: int, count: int) -> None:
+def test_several_samples_at_once_are_those_of_torchaudio(rate, count):
     wav = torch.randn(1, count, generator=torch.Generator().manual_seed(1))
     ours, stock = resample(wav, rate, 22_050), _stock(rate, 22_050)(wav)
     torch.testing.assert_close(ours, stock, atol=1e-6, rtol=1e-6)
@@ -34,18 +34,18 @@ def test_several_samples_at_once_are_those_of_torchaudio(rate: int, count: int) 
 
 @pytest.mark.parametrize("rate", [22_050, 44_100, 48_000])
 @pytest.mark.parametrize("count", [1, 440, 441, 442, 999, 50_001])
-def test_kernels_without_their_zeros_give_what_torchaudio_gives(rate: int, count: int) -> None:
+def test_kernels_without_their_zeros_give_what_torchaudio_gives(rate, count):
     wav = 0.2 * torch.randn(1, count, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(resample(wav, rate, 16_000), _stock(rate, 16_000)(wav), atol=1e-6, rtol=0)
 
 
-def test_equal_rates_change_nothing() -> None:
+def test_equal_rates_change_nothing():
     wav = tone(0.1, 22_050)
     assert resample(wav, 22_050, 22_050) is wav
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
-def test_long_audio_in_blocks_equals_one_piece(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_audio_in_blocks_equals_one_piece(rate, monkeypatch):
     wav = torch.randn(1, 7 * rate + 123, generator=torch.Generator().manual_seed(1))
     whole = resample(wav, rate, 22_050)
     monkeypatch.setattr("utils.audio.resample._BLOCK_SECONDS", 1)
@@ -54,7 +54,7 @@ def test_long_audio_in_blocks_equals_one_piece(rate: int, monkeypatch: pytest.Mo
     torch.testing.assert_close(blocks, whole, atol=1e-5, rtol=0)
 
 
-def test_rates_without_a_common_divisor_need_no_gigabytes() -> None:
+def test_rates_without_a_common_divisor_need_no_gigabytes():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     resampled = resample(tone(1, 44_099), 44_099, 22_050)
     assert abs(resampled.shape[1] - 22_050) <= 8

@@ -22,7 +22,7 @@ def voice() -> torch.Tensor:
     return torch.cat([part for clip in clips for part in (load_audio(clip, VAD_RATE), silence)], dim=1)
 
 
-def test_the_probabilities_are_those_of_silero_vad(voice: torch.Tensor) -> None:
+def test_the_probabilities_are_those_of_silero_vad(voice):
     spec = find_spec("silero_vad")
     assert spec is not None and spec.origin is not None
     stock = torch.jit.load(Path(spec.origin).parent / "data" / "silero_vad.jit")
@@ -35,7 +35,7 @@ def test_the_probabilities_are_those_of_silero_vad(voice: torch.Tensor) -> None:
     assert expected.max() > 0.9 and expected.min() < 0.1
 
 
-def test_parts_with_their_state_give_what_the_whole_gives(voice: torch.Tensor) -> None:
+def test_parts_with_their_state_give_what_the_whole_gives(voice):
     model = load_voice_activity()
     whole, _ = model(voice)
     state, parts = None, []
@@ -45,14 +45,14 @@ def test_parts_with_their_state_give_what_the_whole_gives(voice: torch.Tensor) -
     assert torch.allclose(torch.cat(parts), whole, atol=1e-4)
 
 
-def test_blocks_of_a_long_recording_join_without_a_seam(monkeypatch: pytest.MonkeyPatch, voice: torch.Tensor) -> None:
+def test_blocks_of_a_long_recording_join_without_a_seam(monkeypatch, voice):
     whole, _ = load_voice_activity()(voice)
     monkeypatch.setattr(voice_activity, "_BLOCK_FRAMES", 10)
     blocks, _ = load_voice_activity()(voice)
     assert torch.allclose(blocks, whole, atol=1e-4)
 
 
-def test_clips_together_give_what_each_gives_alone(monkeypatch: pytest.MonkeyPatch, voice: torch.Tensor) -> None:
+def test_clips_together_give_what_each_gives_alone(monkeypatch, voice):
     model = load_voice_activity()
     monkeypatch.setattr(voice_activity, "_BLOCK_FRAMES", 100)
     clips = [voice[:, :16_000], voice[:, :1], voice, voice[:, 9_999:40_321], voice[:, : 3 * FRAME]]
@@ -63,19 +63,19 @@ def test_clips_together_give_what_each_gives_alone(monkeypatch: pytest.MonkeyPat
     assert model.of_clips([]) == []
 
 
-def test_loading_it_leaves_the_number_of_threads_alone() -> None:
+def test_loading_it_leaves_the_number_of_threads_alone():
     before = torch.get_num_threads()
     load_voice_activity()
     assert torch.get_num_threads() == before
 
 
-def test_a_missing_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_said(monkeypatch):
     monkeypatch.setattr(voice_activity, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="silero-vad is not installed"):
         load_voice_activity()
 
 
-def test_speech_stands_out_from_noise() -> None:
+def test_speech_stands_out_from_noise():
     model = load_voice_activity()
     noise = 0.01 * torch.randn(1, 2 * VAD_RATE, generator=torch.Generator().manual_seed(0))
     assert model(noise)[0].max() < 0.5

@@ -12,25 +12,25 @@ from utils.audio.decode import decode
 from utils.audio.write import to_pcm16, write_wav
 
 
-def test_the_file_is_mono_16_bit_at_the_rate_given(tmp_path: Path) -> None:
+def test_the_file_is_mono_16_bit_at_the_rate_given(tmp_path):
     write_wav(tmp_path / "a.wav", tone(0.1, 22_050), 22_050)
     info = soundfile.info(tmp_path / "a.wav")
     assert (info.samplerate, info.channels, info.subtype, info.frames) == (22_050, 1, "PCM_16", 2_205)
 
 
-def test_16_bit_sound_passes_unchanged(tmp_path: Path) -> None:
+def test_16_bit_sound_passes_unchanged(tmp_path):
     pcm = torch.arange(-32_768, 32_768, dtype=torch.int32).to(torch.int16)[None]
     write_wav(tmp_path / "a.wav", pcm, 22_050)
     wav, _ = decode(tmp_path / "a.wav")
     assert torch.equal(to_pcm16(wav), pcm)
 
 
-def test_what_is_too_loud_is_clipped_not_wrapped() -> None:
+def test_what_is_too_loud_is_clipped_not_wrapped():
     loud = torch.tensor([[1.5, 1.0, -1.0, -1.5]])
     assert to_pcm16(loud).tolist() == [[32_767, 32_767, -32_768, -32_768]]
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "a.wav"
     write_wav(path, tone(0.1, 22_050), 22_050)
     before = path.read_bytes()

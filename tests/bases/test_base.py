@@ -21,12 +21,12 @@ from utils.model.weights import NoRandomWeights, read_weights, write_pickle, wri
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """A copy of the tiny base that a test may break."""
     return Path(shutil.copytree(find_base("tiny").folder, tmp_path / "base"))
 
 
-def test_tiny_is_made_once_and_always_the_same(tmp_path: Path) -> None:
+def test_tiny_is_made_once_and_always_the_same(tmp_path):
     first = find_base("tiny")
     assert find_base("tiny").folder == first.folder
     again = Base(make_tiny(tmp_path / "again"))
@@ -36,7 +36,7 @@ def test_tiny_is_made_once_and_always_the_same(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".again*")), "nothing temporary is left"
 
 
-def test_every_module_of_the_real_model_is_there() -> None:
+def test_every_module_of_the_real_model_is_there():
     base = find_base("tiny")
     gpt, decoder = load_gpt(base), load_decoder(base)
     assert sum(p.numel() for p in gpt.parameters()) == 2_487_003
@@ -46,7 +46,7 @@ def test_every_module_of_the_real_model_is_there() -> None:
     assert load_code_encoder(base.dvae, base.mel_stats()).codebook.embed.shape[1] == 1024
 
 
-def test_defaults_belong_to_the_base(folder: Path) -> None:
+def test_defaults_belong_to_the_base(folder):
     assert Base(folder).defaults.learning_rate == 3e-3
     (folder / "about.json").write_text(json.dumps({"training": {"learning_rate": 1e-4, "crop": [1, 2], "new": 1}}))
     assert Base(folder).defaults == TrainingDefaults(learning_rate=1e-4, crop=(1, 2))
@@ -55,7 +55,7 @@ def test_defaults_belong_to_the_base(folder: Path) -> None:
     assert Base(folder).defaults.crop == XTTS_CROP
 
 
-def test_a_checkpoint_of_stocks_trainer_is_read(folder: Path) -> None:
+def test_a_checkpoint_of_stocks_trainer_is_read(folder):
     """Stock prefixes names with xtts. and keeps DVAE and spectrograms in the same file."""
     state = {f"xtts.{name}": tensor for name, tensor in Base(folder).state().items()}
     state |= {"dvae.encoder.0.0.weight": torch.zeros(1), "torch_mel_spectrogram_dvae.mel_stft.window": torch.zeros(1)}
@@ -66,7 +66,7 @@ def test_a_checkpoint_of_stocks_trainer_is_read(folder: Path) -> None:
     assert torch.equal(load_gpt(Base(folder)).mel_head.weight, original["gpt.mel_head.weight"])
 
 
-def test_a_published_checkpoint_with_its_settings_inside_is_read(folder: Path) -> None:
+def test_a_published_checkpoint_with_its_settings_inside_is_read(folder):
     """The published model.pth pickles XttsConfig objects of an older module beside the tensors."""
     from TTS.tts.configs.xtts_config import XttsArgs, XttsAudioConfig
 
@@ -92,7 +92,7 @@ class Payload:
         return (Path.touch, (Path("payload-ran"),))
 
 
-def test_a_pickle_with_a_payload_is_refused(tmp_path: Path, monkeypatch) -> None:
+def test_a_pickle_with_a_payload_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({"model": Payload()}, tmp_path / "model.pth")
     with pytest.raises(UserError, match="cannot be read"):
@@ -102,7 +102,7 @@ def test_a_pickle_with_a_payload_is_refused(tmp_path: Path, monkeypatch) -> None
 
 @pytest.mark.parametrize("name", ["model.safetensors", "dvae.safetensors", "mel_stats.pth"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "text"])
-def test_damaged_files_are_named(folder: Path, name: str, damage: str) -> None:
+def test_damaged_files_are_named(folder, name, damage):
     file = folder / name
     content = {"cut": file.read_bytes()[:1000], "empty": b"", "text": b"<html>not found</html>"}[damage]
     file.write_bytes(content)
@@ -113,7 +113,7 @@ def test_damaged_files_are_named(folder: Path, name: str, damage: str) -> None:
     assert name in error.value.where
 
 
-def test_weights_of_another_vocabulary_are_refused_with_both_sizes(folder: Path) -> None:
+def test_weights_of_another_vocabulary_are_refused_with_both_sizes(folder):
     vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
     vocabulary["model"]["vocab"]["zzz"] = 500
     (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
@@ -121,7 +121,7 @@ def test_weights_of_another_vocabulary_are_refused_with_both_sizes(folder: Path)
         load_gpt(Base(folder))
 
 
-def test_foreign_and_incomplete_weights_are_refused(folder: Path) -> None:
+def test_foreign_and_incomplete_weights_are_refused(folder):
     state = Base(folder).state()
     state.pop("gpt.final_norm.weight")
     write_weights(folder / "model.safetensors", {**state, "gpt.surprise": torch.zeros(1)})
@@ -139,14 +139,14 @@ def test_foreign_and_incomplete_weights_are_refused(folder: Path) -> None:
         '{"model_args": {"gpt_use_perceiver_resampler": false}}',
     ],
 )
-def test_a_config_of_another_model_is_refused(folder: Path, content: str) -> None:
+def test_a_config_of_another_model_is_refused(folder, content):
     (folder / "config.json").write_text(content)
     with pytest.raises(UserError, match=r"config\.json"):
         find_base(str(folder))
 
 
 @pytest.mark.parametrize(("name", "size"), [("gpt_layers", 10**9), ("gpt_n_model_channels", 10**6), ("gpt_n_heads", 0)])
-def test_config_with_absurd_sizes_is_refused_before_a_model_is_made(folder: Path, name: str, size: int) -> None:
+def test_config_with_absurd_sizes_is_refused_before_a_model_is_made(folder, name, size):
     config = json.loads((folder / "config.json").read_text())
     config["model_args"][name] = size
     (folder / "config.json").write_text(json.dumps(config))
@@ -154,7 +154,7 @@ def test_config_with_absurd_sizes_is_refused_before_a_model_is_made(folder: Path
         find_base(str(folder))
 
 
-def test_a_missing_base_says_how_to_get_it(tmp_path: Path) -> None:
+def test_a_missing_base_says_how_to_get_it(tmp_path):
     with pytest.raises(UserError) as error:
         find_base("v2.0.2")
     assert error.value.fix == "download it first: python -m utils.cli.base download v2.0.2"
@@ -164,14 +164,14 @@ def test_a_missing_base_says_how_to_get_it(tmp_path: Path) -> None:
         find_base(str(tmp_path))
 
 
-def test_fingerprint_follows_weights_and_scale(folder: Path) -> None:
+def test_fingerprint_follows_weights_and_scale(folder):
     base = Base(folder)
     before = fingerprint(base.dvae, base.mel_stats())
     assert before == fingerprint(base.dvae, base.mel_stats())
     assert before != fingerprint(base.dvae, base.mel_stats() + 1)
 
 
-def test_a_full_disk_is_an_os_error_whichever_library_writes(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_os_error_whichever_library_writes(tmp_path):
     """On a real full file system: the libraries say it each in their own way."""
     mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True, check=False
@@ -202,14 +202,14 @@ def test_a_full_disk_is_an_os_error_whichever_library_writes(tmp_path: Path) -> 
         ([128], "it is no group of settings"),
     ],
 )
-def test_a_decoder_of_sizes_that_cannot_be_is_refused(folder: Path, own: object, said: str) -> None:
+def test_a_decoder_of_sizes_that_cannot_be_is_refused(folder, own, said):
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps(config | {"studio_decoder": own}), encoding="utf-8")
     with pytest.raises(UserError, match=said):
         load_decoder(Base(folder))
 
 
-def test_models_are_loaded_without_drawing_random_weights() -> None:
+def test_models_are_loaded_without_drawing_random_weights():
     base, before = find_base("tiny"), torch.get_rng_state()
     load_gpt(base)
     load_decoder(base)

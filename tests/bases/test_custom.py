@@ -13,7 +13,7 @@ from utils.bases.find import find_base
 
 
 @pytest.fixture
-def foreign(tmp_path: Path) -> Path:
+def foreign(tmp_path) -> Path:
     """What other programs keep of a model: no DVAE, no mel_stats, no about.json."""
     folder = tmp_path / "their model"
     folder.mkdir()
@@ -23,7 +23,7 @@ def foreign(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["", "model.safetensors", "best_model_99.safetensors"])
-def test_a_model_is_its_folder_and_missing_parts_are_the_versions(foreign: Path, tmp_path: Path, name: str) -> None:
+def test_a_model_is_its_folder_and_missing_parts_are_the_versions(foreign, tmp_path, name):
     if name.startswith("best"):
         (foreign / "model.safetensors").rename(foreign / name)
     found, missing = whole_model(str(foreign / name), "starter", tmp_path / "voice")
@@ -39,7 +39,7 @@ def test_a_model_is_its_folder_and_missing_parts_are_the_versions(foreign: Path,
     )
 
 
-def test_a_whole_model_and_a_missing_one_are_taken_as_given(foreign: Path, tmp_path: Path) -> None:
+def test_a_whole_model_and_a_missing_one_are_taken_as_given(foreign, tmp_path):
     for name in ("starter", str(tmp_path / "none.pth"), str(find_base("starter").folder)):
         assert whole_model(name, "starter", tmp_path) == (name, [])
     about = {"base": find_base("starter").as_origin(foreign)}

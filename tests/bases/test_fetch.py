@@ -1,7 +1,6 @@
 """A base that a command names is downloaded where its license is agreed to, and only there."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +10,12 @@ from utils.errors import UserError
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
+def hub(monkeypatch, tmp_path) -> Iterator[HubServer]:
     with only_hub(monkeypatch, tmp_path / "bases", {"v2.0.2": base_files(2), "v2.0.3": base_files(3)}) as server:
         yield server
 
 
-def test_without_an_agreement_nothing_is_requested(hub: HubServer) -> None:
+def test_without_an_agreement_nothing_is_requested(hub):
     with pytest.raises(UserError, match="license of its weights has not been accepted") as caught:
         fetch_base("v2.0.2")
     assert "--accept-license" in caught.value.fix and "COQUI_TOS_AGREED=1" in caught.value.fix
@@ -24,9 +23,7 @@ def test_without_an_agreement_nothing_is_requested(hub: HubServer) -> None:
 
 
 @pytest.mark.parametrize("by", ["flag", "environment"])
-def test_an_agreement_downloads_with_progress_and_holds_for_the_next(
-    hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by: str
-) -> None:
+def test_an_agreement_downloads_with_progress_and_holds_for_the_next(hub, monkeypatch, tmp_path, by):
     seen: list[tuple[str, int, int | None]] = []
     if by == "environment":
         monkeypatch.setenv("COQUI_TOS_AGREED", "1")
@@ -41,7 +38,7 @@ def test_an_agreement_downloads_with_progress_and_holds_for_the_next(
     assert (tmp_path / "bases" / "v2.0.3" / "model.pth").is_file()
 
 
-def test_bases_that_are_not_downloaded_by_name_are_left_alone(hub: HubServer, tmp_path: Path) -> None:
+def test_bases_that_are_not_downloaded_by_name_are_left_alone(hub, tmp_path):
     for name in ("starter", "tiny", str(tmp_path)):
         fetch_base(name)
     assert hub.requests == []

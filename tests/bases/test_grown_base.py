@@ -52,7 +52,7 @@ class Grown:
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+def grown(tmp_path_factory) -> Grown:
     folder = tmp_path_factory.mktemp("Голоса und mehr")
     project = create_project("мой-голос", folder / "output", ProjectSettings(language="ka", base=ORIGIN))
     recordings = folder / "recordings"
@@ -69,7 +69,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
 
 
 @pytest.fixture(scope="module")
-def trained(grown: Grown) -> Iterator[Grown]:
+def trained(grown) -> Iterator[Grown]:
     """Prepared as the printed command says, trained for one step, exported."""
     (line,) = [line for line in grown.said.splitlines() if line.startswith("next ")]
     words = shlex.split(line)
@@ -81,7 +81,7 @@ def trained(grown: Grown) -> Iterator[Grown]:
     yield grown
 
 
-def test_it_prepares_trains_exports_and_speaks(trained: Grown, tmp_path: Path) -> None:
+def test_it_prepares_trains_exports_and_speaks(trained, tmp_path):
     assert Report.load(trained.project.report).totals["used"] == len(TEXTS)
     for number, model in enumerate([trained.flags(), ["--model", str(trained.base.folder)]]):
         wav = tmp_path / f"{number}.wav"
@@ -90,7 +90,7 @@ def test_it_prepares_trains_exports_and_speaks(trained: Grown, tmp_path: Path) -
     assert find_model(trained.project, "base/base-ka").source == str(trained.base.folder.absolute())
 
 
-def test_the_page_adopts_it_and_prepares_with_it(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_adopts_it_and_prepares_with_it(grown, monkeypatch):
     begun: list[Any] = []
     monkeypatch.setattr("utils.jobs.start", lambda kind, config: begun.append((kind, config)))
     studio = Studio(output=grown.project.output, input_roots=(grown.recordings,))
@@ -102,7 +102,7 @@ def test_the_page_adopts_it_and_prepares_with_it(grown: Grown, monkeypatch: pyte
     assert find_base(config.base).tokenizer().unknown_characters(" ".join(TEXTS), "ka") == []
 
 
-def test_it_inherits_what_holds_for_it_and_nothing_else(grown: Grown) -> None:
+def test_it_inherits_what_holds_for_it_and_nothing_else(grown):
     origin, about = find_base(ORIGIN), grown.base.about
     assert (about["name"], about["kind"], about["language"]) == (f"{ORIGIN}-ka", "grown", "ka")
     assert grown.base.license == origin.license == "Apache-2.0"
@@ -113,7 +113,7 @@ def test_it_inherits_what_holds_for_it_and_nothing_else(grown: Grown) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "vocab.json", "config.json"])
-def test_a_damaged_one_is_refused_by_name(grown: Grown, name: str) -> None:
+def test_a_damaged_one_is_refused_by_name(grown, name):
     file = grown.base.folder / name
     content = file.read_bytes()
     try:
@@ -129,7 +129,7 @@ def test_a_damaged_one_is_refused_by_name(grown: Grown, name: str) -> None:
     assert find_base(str(file.parent)).name == f"{ORIGIN}-ka"
 
 
-def test_one_is_grown_from_another_and_from_an_exported_model(trained: Grown, tmp_path: Path) -> None:
+def test_one_is_grown_from_another_and_from_an_exported_model(trained, tmp_path):
     for origin in (trained.base, find_base(str(trained.project.ready))):
         again = add_language(origin, "hy", tmp_path / origin.name, corpus=_armenian(tmp_path), target=20).base
         base = find_base(str(again.folder))
@@ -140,7 +140,7 @@ def test_one_is_grown_from_another_and_from_an_exported_model(trained: Grown, tm
         assert base.about.get("loads_in") == origin.about.get("loads_in")
 
 
-def test_it_moves_with_its_project_and_its_runs_go_on(trained: Grown, tmp_path: Path) -> None:
+def test_it_moves_with_its_project_and_its_runs_go_on(trained, tmp_path):
     moved = Project(name="umgezogen", output=trained.project.output)
     trained.project.folder.rename(moved.folder)
     try:
@@ -153,7 +153,7 @@ def test_it_moves_with_its_project_and_its_runs_go_on(trained: Grown, tmp_path: 
         moved.folder.rename(trained.project.folder)
 
 
-def test_what_it_was_grown_from_is_found_where_it_lies_now(grown: Grown, tmp_path: Path) -> None:
+def test_what_it_was_grown_from_is_found_where_it_lies_now(grown, tmp_path):
     """The repository, or the folder of all bases, was moved: the path that was written down leads nowhere."""
     about = json.loads((grown.base.folder / "about.json").read_text(encoding="utf-8"))
     origin = find_base(ORIGIN)
@@ -164,7 +164,7 @@ def test_what_it_was_grown_from_is_found_where_it_lies_now(grown: Grown, tmp_pat
     assert Base(folder).dvae == origin.dvae
 
 
-def test_a_base_in_a_folder_of_ones_own_is_named_by_the_way_to_it(tmp_path: Path) -> None:
+def test_a_base_in_a_folder_of_ones_own_is_named_by_the_way_to_it(tmp_path):
     own, made = tmp_path / "anna" / "own", tmp_path / "anna" / "output" / "voice" / "ready"
     made.mkdir(parents=True)
     shutil.copytree(find_base("tiny").folder, own)

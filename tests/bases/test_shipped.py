@@ -27,12 +27,12 @@ def _rewrite(path: Path, content: bytes) -> None:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path) -> Path:
     shutil.copytree(SHIPPED, tmp_path / "starter", copy_function=os.symlink)
     return tmp_path / "starter"
 
 
-def test_it_is_whole_and_small_and_says_what_it_is() -> None:
+def test_it_is_whole_and_small_and_says_what_it_is():
     assert {path.name for path in SHIPPED.iterdir()} == FILES
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 28_000_000
     about = json.loads((SHIPPED / "about.json").read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ def test_it_is_whole_and_small_and_says_what_it_is() -> None:
     assert about["quality"]["decoder"]["made"]["wer"] <= 0.1, "the gate of true codes"
 
 
-def test_it_speaks_with_each_of_its_voices() -> None:
+def test_it_speaks_with_each_of_its_voices():
     synthesizer = Synthesizer(find_base("starter"))
     voices = synthesizer.speakers()
     assert list(voices) == VOICES
@@ -50,7 +50,7 @@ def test_it_speaks_with_each_of_its_voices() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FILES - {"about.json"}))
-def test_a_changed_file_is_refused_by_name(copy: Path, name: str) -> None:
+def test_a_changed_file_is_refused_by_name(copy, name):
     content = bytearray((copy / name).read_bytes())
     content[len(content) // 2] ^= 1
     _rewrite(copy / name, content)
@@ -58,7 +58,7 @@ def test_a_changed_file_is_refused_by_name(copy: Path, name: str) -> None:
         find_base(str(copy))
 
 
-def test_a_missing_file_is_refused_by_name(copy: Path) -> None:
+def test_a_missing_file_is_refused_by_name(copy):
     (copy / "dvae.safetensors").unlink()
     with pytest.raises(UserError, match=r"dvae\.safetensors is missing"):
         find_base(str(copy))
@@ -74,14 +74,14 @@ def test_a_missing_file_is_refused_by_name(copy: Path) -> None:
         ({"files": {}}, "no usable list of files"),
     ],
 )
-def test_a_list_that_is_none_is_refused(copy: Path, change: dict, message: str) -> None:
+def test_a_list_that_is_none_is_refused(copy, change, message):
     about = json.loads((copy / "about.json").read_text(encoding="utf-8"))
     _rewrite(copy / "about.json", json.dumps(about | change).encode())
     with pytest.raises(UserError, match=message):
         find_base(str(copy))
 
 
-def test_the_starter_without_its_list_is_refused(copy: Path, monkeypatch) -> None:
+def test_the_starter_without_its_list_is_refused(copy, monkeypatch):
     """Else it would be a base like any other, with settings that are XTTS v2's."""
     monkeypatch.setattr("utils.bases.catalog.assets_folder", lambda: copy.parent)
     assert find_base("starter").folder == copy
@@ -90,7 +90,7 @@ def test_the_starter_without_its_list_is_refused(copy: Path, monkeypatch) -> Non
         find_base("starter")
 
 
-def test_what_the_former_starter_made_is_refused_by_its_version(tmp_path: Path) -> None:
+def test_what_the_former_starter_made_is_refused_by_its_version(tmp_path):
     """Its codes were others: a run or model would speak noise, and train towards it."""
     run, model = tmp_path / "voice" / "runs" / "old", tmp_path / "voice" / "ready"
     run.mkdir(parents=True)

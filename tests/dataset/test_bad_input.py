@@ -46,7 +46,7 @@ def _spoken(folder: Path, text: str) -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path) -> Project:
     """A project with a dataset and a run."""
     prepare(config(make_source(tmp_path / "good", 3), tmp_path / "out"))
     project = Project(name="voice", output=tmp_path / "out")
@@ -56,7 +56,7 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.mark.parametrize("kind", BAD_INPUT)
-def test_unusable_input_is_refused_and_the_dataset_stays(project: Project, tmp_path: Path, kind: str) -> None:
+def test_unusable_input_is_refused_and_the_dataset_stays(project, tmp_path, kind):
     make, message = BAD_INPUT[kind]
     (tmp_path / "bad").mkdir()
     make(tmp_path / "bad")
@@ -71,14 +71,14 @@ def test_unusable_input_is_refused_and_the_dataset_stays(project: Project, tmp_p
 
 
 @pytest.mark.parametrize("language", ["amh", ""])
-def test_a_language_the_base_cannot_read_is_refused(project: Project, tmp_path: Path, language: str) -> None:
+def test_a_language_the_base_cannot_read_is_refused(project, tmp_path, language):
     before = snapshot(project)
     with pytest.raises(UserError, match="cannot read the language"):
         prepare(config(tmp_path / "good", project.output, language=language))
     assert snapshot(project) == before
 
 
-def test_a_second_language_in_a_dataset_is_refused(project: Project, tmp_path: Path) -> None:
+def test_a_second_language_in_a_dataset_is_refused(project, tmp_path):
     before = snapshot(project)
     with pytest.raises(UserError, match="the dataset is in 'en', not 'de'") as caught:
         prepare(config(tmp_path / "good", project.output, language="de"))
@@ -86,13 +86,13 @@ def test_a_second_language_in_a_dataset_is_refused(project: Project, tmp_path: P
     assert snapshot(project) == before
 
 
-def test_an_unknown_base_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_base_is_refused(tmp_path):
     settings = config(make_source(tmp_path / "in", 2), tmp_path / "out", base="nothing")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="there is no base 'nothing'"):
         prepare(settings)
 
 
-def test_an_evaluation_set_that_would_be_empty_is_refused(tmp_path: Path) -> None:
+def test_an_evaluation_set_that_would_be_empty_is_refused(tmp_path):
     source = make_source(tmp_path / "in", 1)
     add_row(source, "gone.wav", "Not there.")
     with pytest.raises(UserError, match="the evaluation set would be empty: there is only 1 usable clip"):
@@ -100,14 +100,14 @@ def test_an_evaluation_set_that_would_be_empty_is_refused(tmp_path: Path) -> Non
     assert not list((tmp_path / "out").glob("*"))
 
 
-def test_the_dataset_as_its_own_input_is_refused(project: Project) -> None:
+def test_the_dataset_as_its_own_input_is_refused(project):
     for source in (project.train_csv, project.dataset, project.output, project.output.parent):
         with pytest.raises(UserError, match="folder overlap"):
             prepare(config(source, project.output))
 
 
 @pytest.mark.parametrize("name", ["lang.txt", "report.json", "metadata_train.csv", "metadata_eval.csv"])
-def test_a_damaged_dataset_is_not_written_over(project: Project, tmp_path: Path, name: str) -> None:
+def test_a_damaged_dataset_is_not_written_over(project, tmp_path, name):
     (project.dataset / name).unlink()
     before = snapshot(project)
     with pytest.raises(UserError, match=f"damaged: {name} missing"):
@@ -116,7 +116,7 @@ def test_a_damaged_dataset_is_not_written_over(project: Project, tmp_path: Path,
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"clips": [{"text": 1}], "totals": {}, "settings": {}}'])
-def test_a_report_that_is_none_is_named(project: Project, tmp_path: Path, content: str) -> None:
+def test_a_report_that_is_none_is_named(project, tmp_path, content):
     project.report.write_text(content)
     with pytest.raises(UserError, match="report cannot be read"):
         prepare(config(tmp_path / "good", project.output))
@@ -141,7 +141,7 @@ def _full_after(count: int) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("at", ["first wav", "third wav", "metadata", "report", "page", "marker"])
-def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path, monkeypatch, at):
     project, is_new = Project(name="voice", output=tmp_path / "out"), at not in ("metadata", "page")
     if not is_new:
         prepare(config(make_source(tmp_path / "in", 3), project.output))
@@ -171,7 +171,7 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path, monkeypatch: py
     assert len(prepare(config(tmp_path / "in", project.output)).used) == 8
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "out").write_text("a file, not a folder")
     with pytest.raises(UserError, match="not usable as it is"):
         prepare(config(make_source(tmp_path / "in", 2), tmp_path / "out"))

@@ -27,7 +27,7 @@ def _by_name(report: Report) -> dict[str, ClipReport]:
     return {Path(clip.source).name: clip for clip in report.clips}
 
 
-def test_the_bundled_voice_becomes_a_dataset(tmp_path: Path) -> None:
+def test_the_bundled_voice_becomes_a_dataset(tmp_path):
     report = prepare(config(DEMO_VOICE, tmp_path))
     project = Project(name="voice", output=tmp_path)
     names = {path.name for path in project.dataset.iterdir() if not path.name.startswith(".")}
@@ -47,7 +47,7 @@ def test_the_bundled_voice_becomes_a_dataset(tmp_path: Path) -> None:
     assert Report.load(project.report) == report
 
 
-def test_the_report_is_json_with_every_clip_by_name(tmp_path: Path) -> None:
+def test_the_report_is_json_with_every_clip_by_name(tmp_path):
     source = make_source(tmp_path / "in", 3)
     add_row(source, "gone.wav", "Not there.")
     prepare(config(source, tmp_path / "out"))
@@ -60,7 +60,7 @@ def test_the_report_is_json_with_every_clip_by_name(tmp_path: Path) -> None:
     assert report["clips"][3] | {"status": "dropped", "reason": "missing file"} == report["clips"][3]
 
 
-def test_every_fault_drops_its_clip_with_the_reason(tmp_path: Path) -> None:
+def test_every_fault_drops_its_clip_with_the_reason(tmp_path):
     source = make_source(tmp_path / "in", 3)
     good = source / "wavs" / "demo-03.flac"
     write_wav(source / "short.wav", tone(0.3, DATASET_RATE), DATASET_RATE)
@@ -106,7 +106,7 @@ def test_every_fault_drops_its_clip_with_the_reason(tmp_path: Path) -> None:
     assert all(f"{name}: {reason}: {detail}" in table for name, (reason, detail) in found.items())
 
 
-def test_any_format_rate_and_channels_become_22_050_hz_mono(tmp_path: Path) -> None:
+def test_any_format_rate_and_channels_become_22_050_hz_mono(tmp_path):
     source = tmp_path / "in"
     source.mkdir()
     stereo = torch.cat([tone(1, 44_100), tone(1, 44_100, hertz=300)])
@@ -121,7 +121,7 @@ def test_any_format_rate_and_channels_become_22_050_hz_mono(tmp_path: Path) -> N
         assert abs(info.frames - DATASET_RATE) < 0.1 * DATASET_RATE
 
 
-def test_clips_of_the_same_name_in_different_folders_are_both_kept(tmp_path: Path) -> None:
+def test_clips_of_the_same_name_in_different_folders_are_both_kept(tmp_path):
     for folder, clip in zip(("one", "two"), demo_clips(2), strict=True):
         (tmp_path / "in" / folder).mkdir(parents=True)
         shutil.copy(clip.audio, tmp_path / "in" / folder / "take.flac")
@@ -129,7 +129,7 @@ def test_clips_of_the_same_name_in_different_folders_are_both_kept(tmp_path: Pat
     assert len(prepare(config(tmp_path / "in", tmp_path / "out")).used) == 2
 
 
-def test_the_base_sets_the_limits_that_the_settings_leave_open(tmp_path: Path) -> None:
+def test_the_base_sets_the_limits_that_the_settings_leave_open(tmp_path):
     base = copy_of_tiny(tmp_path / "base", max_audio_length=100_000, max_text_length=80)
     settings = config(make_source(tmp_path / "in", 12), tmp_path / "out", base=str(base))  # type: ignore[arg-type]
     settings = replace(settings, max_audio_length=None, max_text_length=None)
@@ -142,7 +142,7 @@ def test_the_base_sets_the_limits_that_the_settings_leave_open(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["max_audio_length", "max_text_length"])
-def test_limits_beyond_what_the_base_takes_are_refused(tmp_path: Path, name: str) -> None:
+def test_limits_beyond_what_the_base_takes_are_refused(tmp_path, name):
     shape = find_base("tiny").gpt_shape()
     longest = {
         "max_audio_length": (shape.max_audio_tokens - 1) * CODE_SAMPLES,
@@ -154,7 +154,7 @@ def test_limits_beyond_what_the_base_takes_are_refused(tmp_path: Path, name: str
         prepare(config(source, tmp_path / "out", project="other", **{name: longest + 1}))
 
 
-def test_names_that_are_not_utf8_and_endless_links_cost_only_their_clips(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_and_endless_links_cost_only_their_clips(tmp_path):
     source = make_source(tmp_path / "in", 3)
     shutil.copy(source / "wavs" / "demo-01.flac", source / os.fsdecode(b"caf\xe9.flac"))
     (source / "loop.wav").symlink_to(source / "loop.wav")
@@ -168,29 +168,12 @@ def test_names_that_are_not_utf8_and_endless_links_cost_only_their_clips(tmp_pat
     assert "caf\\xe9.flac" in report.table()
 
 
-def test_progress_counts_every_clip(tmp_path: Path) -> None:
+def test_progress_counts_every_clip(tmp_path):
     seen: list[tuple[int, int]] = []
     prepare(config(make_source(tmp_path / "in", 3), tmp_path), progress=lambda _, *done: seen.append(done))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_the_language_file_holds_the_plain_code(tmp_path: Path) -> None:
+def test_the_language_file_holds_the_plain_code(tmp_path):
     prepare(config(make_source(tmp_path / "in", 2), tmp_path, language="EN-us"))
     assert Project(name="voice", output=tmp_path).language() == "en"
-
-
-def test_several_tables_in_one_folder_make_one_dataset(tmp_path: Path) -> None:
-    source = make_source(tmp_path / "in", 2)
-    (source / "metadata.csv").rename(source / "monday.csv")
-    make_source(source, 2, first=2)
-    (source / "metadata.csv").rename(source / "tuesday.csv")
-    clips = demo_clips(4)
-    with (source / "tuesday.csv").open("a", encoding="utf-8") as table:
-        table.write(f"wavs/{clips[0].audio.name}|Other words.|demo\nwavs/gone.wav|Not there.|demo\n")
-    report = prepare(config(source, tmp_path / "out"))
-    assert {clip.text for clip in report.used} == {clip.text for clip in clips}
-    dropped = [(Path(clip.source).name, clip.reason, clip.origin) for clip in report.clips if clip.status == "dropped"]
-    assert dropped == [
-        (clips[0].audio.name, "duplicate audio", "tuesday.csv, line 4"),
-        ("gone.wav", "missing file", "tuesday.csv, line 5"),
-    ]

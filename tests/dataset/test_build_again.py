@@ -18,7 +18,7 @@ from utils.project.paths import Project
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path) -> Path:
     return make_source(tmp_path / "in", 6)
 
 
@@ -33,9 +33,7 @@ def _again(project: Project, source: Path, **more: int) -> Report:
     return prepare(config(source, project.output, **more))
 
 
-def test_nothing_new_changes_nothing_and_decodes_nothing(
-    project: Project, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_new_changes_nothing_and_decodes_nothing(project, source, monkeypatch):
     before = snapshot(project)
     times = {path: path.stat().st_mtime_ns for path in (project.dataset / "wavs").iterdir()}
     monkeypatch.setattr(sound, "decode", None)
@@ -49,7 +47,7 @@ def test_nothing_new_changes_nothing_and_decodes_nothing(
     assert {path: path.stat().st_mtime_ns for path in (project.dataset / "wavs").iterdir()} == times
 
 
-def test_a_moved_or_converted_source_is_recognised(project: Project, source: Path, tmp_path: Path) -> None:
+def test_a_moved_or_converted_source_is_recognised(project, source, tmp_path):
     rows = read_manifest(project.train_csv)
     write_manifest(project.train_csv, [Clip(audio=rows[0].audio, text="Edited by hand.", speaker="x"), *rows[1:]])
     before = snapshot(project)
@@ -66,14 +64,14 @@ def test_a_moved_or_converted_source_is_recognised(project: Project, source: Pat
     assert after["dataset/metadata_train.csv"] == before["dataset/metadata_train.csv"]
 
 
-def test_a_source_that_is_gone_does_not_take_its_clip_along(project: Project, source: Path) -> None:
+def test_a_source_that_is_gone_does_not_take_its_clip_along(project, source):
     before = _splits(project)
     (source / "wavs" / "demo-02.flac").unlink()
     assert len(_again(project, source).used) == 6
     assert _splits(project) == before
 
 
-def test_the_next_batch_in_the_same_folder_keeps_the_clips_of_the_last(project: Project, source: Path) -> None:
+def test_the_next_batch_in_the_same_folder_keeps_the_clips_of_the_last(project, source):
     rows = read_manifest(project.train_csv)
     write_manifest(project.train_csv, [Clip(audio=rows[0].audio, text="Edited by hand.", speaker="x"), *rows[1:]])
     before = _splits(project)
@@ -88,7 +86,7 @@ def test_the_next_batch_in_the_same_folder_keeps_the_clips_of_the_last(project: 
 
 
 @pytest.mark.parametrize("limit", [{"max_text_length": 12}, {"max_audio_length": 30_000}])
-def test_an_edit_outlives_a_drop(project: Project, source: Path, limit: dict[str, int]) -> None:
+def test_an_edit_outlives_a_drop(project, source, limit):
     rows = read_manifest(project.train_csv)
     edited = max(rows, key=lambda clip: len(clip.text))
     text = edited.text.replace(".", ", edited by hand.")
@@ -107,7 +105,7 @@ def test_an_edit_outlives_a_drop(project: Project, source: Path, limit: dict[str
     assert rows[where] in read_manifest(project.train_csv)
 
 
-def test_a_drop_does_not_take_the_row_of_the_same_sound_in_another_file(project: Project, source: Path) -> None:
+def test_a_drop_does_not_take_the_row_of_the_same_sound_in_another_file(project, source):
     take = source / "wavs" / "demo-02.flac"
     copy = source / "copy.wav"
     write_wav(copy, load_audio(take, DATASET_RATE), DATASET_RATE)
@@ -121,7 +119,7 @@ def test_a_drop_does_not_take_the_row_of_the_same_sound_in_another_file(project:
         assert "The copy is used." in _splits(project)
 
 
-def test_a_new_take_replaces_the_old_one(project: Project, source: Path) -> None:
+def test_a_new_take_replaces_the_old_one(project, source):
     take = source / "wavs" / "demo-02.flac"
     write_wav(take, 0.5 * load_audio(take, DATASET_RATE), DATASET_RATE)
     report = _again(project, source)
@@ -131,7 +129,7 @@ def test_a_new_take_replaces_the_old_one(project: Project, source: Path) -> None
     assert torch.equal(load_audio(clip.audio, DATASET_RATE), load_audio(take, DATASET_RATE))
 
 
-def test_a_new_transcript_replaces_the_old_one(project: Project, source: Path) -> None:
+def test_a_new_transcript_replaces_the_old_one(project, source):
     table = source / "metadata.csv"
     table.write_text(table.read_text().replace("Good morning, everyone!", "Good evening, everyone!"))
     _again(project, source)
@@ -139,7 +137,7 @@ def test_a_new_transcript_replaces_the_old_one(project: Project, source: Path) -
     assert "Good morning, everyone!" not in _splits(project)
 
 
-def test_edits_of_the_dataset_by_hand_are_kept(project: Project, source: Path) -> None:
+def test_edits_of_the_dataset_by_hand_are_kept(project, source):
     rows = read_manifest(project.train_csv)
     edited = [Clip(audio=rows[0].audio, text="Edited by hand.", speaker="someone"), *rows[2:]]
     write_manifest(project.train_csv, edited)
@@ -150,7 +148,7 @@ def test_edits_of_the_dataset_by_hand_are_kept(project: Project, source: Path) -
     assert len(_again(project, source).used) == 6
 
 
-def test_rows_moved_or_added_by_hand_are_kept(project: Project, source: Path) -> None:
+def test_rows_moved_or_added_by_hand_are_kept(project, source):
     train, held_out = read_manifest(project.train_csv), read_manifest(project.eval_csv)
     own = project.dataset / "wavs" / "own.wav"
     write_wav(own, 0.3 * load_audio(train[0].audio, DATASET_RATE), DATASET_RATE)
@@ -161,7 +159,7 @@ def test_rows_moved_or_added_by_hand_are_kept(project: Project, source: Path) ->
     assert _splits(project) == before
 
 
-def test_a_clip_that_comes_back_goes_where_it_was(source: Path, tmp_path: Path) -> None:
+def test_a_clip_that_comes_back_goes_where_it_was(source, tmp_path):
     project = Project(name="half", output=tmp_path / "out")
     prepare(config(source, project.output, project="half", eval_fraction=0.5))
     before = _splits(project)
@@ -177,7 +175,7 @@ def test_a_clip_that_comes_back_goes_where_it_was(source: Path, tmp_path: Path) 
     assert _splits(project) == before
 
 
-def test_other_files_in_the_dataset_folder_stay(project: Project, source: Path) -> None:
+def test_other_files_in_the_dataset_folder_stay(project, source):
     (project.dataset / "codes").mkdir()
     (project.dataset / "codes" / "codes.bin").write_bytes(b"cache")
     make_source(source, 8)
@@ -185,7 +183,7 @@ def test_other_files_in_the_dataset_folder_stay(project: Project, source: Path) 
     assert (project.dataset / "codes" / "codes.bin").read_bytes() == b"cache"
 
 
-def test_the_reasons_of_earlier_inputs_are_kept(project: Project, source: Path, tmp_path: Path) -> None:
+def test_the_reasons_of_earlier_inputs_are_kept(project, source, tmp_path):
     add_row(source, "gone.wav", "Never there.")
     _again(project, source)
     report = _again(project, make_source(tmp_path / "more", 2, first=6))

@@ -44,13 +44,13 @@ def _spoken(folder: Path, voice: str, count: int, *, seed: int = 31_003) -> Path
     return folder
 
 
-def test_no_clip_of_the_bundled_voice_is_flagged(tmp_path: Path) -> None:
+def test_no_clip_of_the_bundled_voice_is_flagged(tmp_path):
     report = _prepared(DEMO_VOICE, tmp_path)
     assert len(report.used) == 40 and _flags(report) == {}
 
 
 @pytest.mark.programs("espeak-ng")
-def test_clean_clips_are_not_flagged_and_another_voice_among_them_is(tmp_path: Path) -> None:
+def test_clean_clips_are_not_flagged_and_another_voice_among_them_is(tmp_path):
     speaker, other, _ = VOICES
     source = _spoken(tmp_path / "in", speaker, 40)
     intruder = next((_spoken(tmp_path / "other", other, 1) / "wavs").iterdir())
@@ -66,7 +66,7 @@ def test_clean_clips_are_not_flagged_and_another_voice_among_them_is(tmp_path: P
 @pytest.mark.slow
 @pytest.mark.programs("espeak-ng")
 @pytest.mark.parametrize("voice", VOICES)
-def test_of_hundreds_of_clean_clips_hardly_any_is_flagged(voice: str, tmp_path: Path) -> None:
+def test_of_hundreds_of_clean_clips_hardly_any_is_flagged(voice, tmp_path):
     report = _prepared(_spoken(tmp_path / "in", voice, 300), tmp_path / "out")
     found = _flags(report)
     assert len(report.used) == 300 and len(found) <= MOST * 300, found

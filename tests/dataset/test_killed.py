@@ -73,12 +73,12 @@ def _made(project: Project) -> tuple[dict[str, bytes], object]:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path) -> Path:
     return make_source(tmp_path / "in", CLIPS)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path) -> Project:
     return Project(name="voice", output=tmp_path / "out")
 
 
@@ -87,9 +87,7 @@ def _undisturbed(source: Path, output: Path, settings: dict[str, Any]) -> Projec
     return Project(name="voice", output=output)
 
 
-def test_two_workers_killed_in_the_midst_lose_nothing_and_nothing_is_made_twice(
-    tmp_path: Path, source: Path, project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_workers_killed_in_the_midst_lose_nothing_and_nothing_is_made_twice(tmp_path, source, project, monkeypatch):
     few = make_source(tmp_path / "few", 3)
     before, begun = snapshot(_undisturbed(few, project.output, CLEANED)), _noted(project)
     child = _start(source, project.output, CLEANED)
@@ -108,9 +106,7 @@ def test_two_workers_killed_in_the_midst_lose_nothing_and_nothing_is_made_twice(
     assert _made(project) == _made(_undisturbed(source, tmp_path / "whole", CLEANED))
 
 
-def test_a_worker_that_dies_is_told_and_what_was_noted_stays(
-    source: Path, project: Project, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_that_dies_is_told_and_what_was_noted_stays(source, project, capfd):
     child = _start(source, project.output, CLEANED)
     assert _wait(child, lambda: _noted(project) >= 8)
     workers = [one for one in psutil.Process(child.pid).children(recursive=True) if _works(one)]
@@ -138,9 +134,7 @@ def _moments(rng: random.Random) -> Iterator[tuple[str, Callable[[Project], bool
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_however_often_it_is_killed_the_end_is_that_of_an_undisturbed_one(
-    tmp_path: Path, source: Path, workers: int
-) -> None:
+def test_however_often_it_is_killed_the_end_is_that_of_an_undisturbed_one(tmp_path, source, workers):
     whole = _made(_undisturbed(source, tmp_path / "whole", MEASURED))
     for number, (name, moment) in enumerate(_moments(random.Random(workers))):
         # Each moment in a project of its own, then all of them one after the other in the same one.

@@ -15,7 +15,7 @@ from utils.options import DATASET_RATE
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(tmp_path_factory) -> Report:
     folder = tmp_path_factory.mktemp("recordings")
     for name, seconds in (("spoken", 3), ("untold", 4), ("long", 40)):
         write_wav(folder / f"{name}.wav", tone(seconds, DATASET_RATE) * (1 + 0.01 * seconds), DATASET_RATE)
@@ -34,13 +34,13 @@ def clip_of(report: Report, name: str):
     return next(clip for clip in report.clips if Path(clip.source).stem == name)
 
 
-def test_what_was_not_decoded_has_the_length_of_its_header(report: Report) -> None:
+def test_what_was_not_decoded_has_the_length_of_its_header(report):
     assert clip_of(report, "untold").reason == "no transcript"
     assert clip_of(report, "untold").seconds == pytest.approx(4, abs=0.01)
     assert clip_of(report, "long").status == "dropped" and clip_of(report, "long").seconds == pytest.approx(40, abs=0.1)
 
 
-def test_a_damaged_recording_is_used_and_flagged_with_what_was_lost(report: Report) -> None:
+def test_a_damaged_recording_is_used_and_flagged_with_what_was_lost(report):
     clip = clip_of(report, "damaged")
     assert clip.status == "used" and clip.measures["lost"] > 0.1
     assert "cannot be decoded" in dict(clip.flags)["damaged"]

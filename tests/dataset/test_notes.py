@@ -1,7 +1,5 @@
 """A text that has no rule for all of its signs is used, and the report names what is read literally."""
 
-from pathlib import Path
-
 from tests.dataset.recordings import add_row, config, make_source
 from utils.bases.extend import add_language
 from utils.bases.find import find_base
@@ -10,7 +8,7 @@ from utils.dataset.storage.report import Report
 from utils.project.paths import Project
 
 
-def test_each_clip_names_what_has_no_rule(tmp_path: Path) -> None:
+def test_each_clip_names_what_has_no_rule(tmp_path):
     base = add_language(find_base("tiny"), "sw", tmp_path, corpus=tmp_path / "none", target=0).base
     source = make_source(tmp_path / "in", 2)
     rows = (source / "metadata.csv").read_text(encoding="utf-8").splitlines()

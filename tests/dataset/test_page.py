@@ -1,7 +1,6 @@
 """report.html stands alone, shows every clip with its reason, and takes no text for markup."""
 
 import re
-from pathlib import Path
 
 from tests.dataset.recordings import add_row, config, make_source
 from utils.dataset.build import prepare
@@ -9,7 +8,7 @@ from utils.dataset.page import write_page
 from utils.dataset.storage.report import ClipReport, Flag, Report
 
 
-def test_every_clip_is_on_the_page_and_nothing_from_outside(tmp_path: Path) -> None:
+def test_every_clip_is_on_the_page_and_nothing_from_outside(tmp_path):
     source = make_source(tmp_path / "in", 4)
     add_row(source, "gone.wav", "Not there.")
     report = prepare(config(source, tmp_path / "out", quality=True, check_speakers=False))
@@ -22,7 +21,7 @@ def test_every_clip_is_on_the_page_and_nothing_from_outside(tmp_path: Path) -> N
         assert f'src="{clip.clip}"' in page and (tmp_path / "out" / "voice" / "dataset" / clip.clip).is_file()
 
 
-def test_texts_and_names_are_not_markup(tmp_path: Path) -> None:
+def test_texts_and_names_are_not_markup(tmp_path):
     evil = "<script>alert('x')</script>\" onload=\""
     clip = ClipReport(
         source=f"/in/{evil}.wav", clip=f"wavs/{evil}.wav", status="used", text=evil, flags=(Flag("noise", evil),)
@@ -32,6 +31,6 @@ def test_texts_and_names_are_not_markup(tmp_path: Path) -> None:
     assert "<script" not in page and 'onload="' not in page
 
 
-def test_an_empty_report_has_a_page_too(tmp_path: Path) -> None:
+def test_an_empty_report_has_a_page_too(tmp_path):
     write_page(tmp_path / "report.html", Report(clips=[], settings={}), "voice")
     assert "Dataset of voice" in (tmp_path / "report.html").read_text(encoding="utf-8")

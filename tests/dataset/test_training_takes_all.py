@@ -46,7 +46,7 @@ def _at_the_limits(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("cleaned", [False, True])
-def test_training_drops_no_clip_that_was_accepted(tmp_path: Path, cleaned: bool) -> None:
+def test_training_drops_no_clip_that_was_accepted(tmp_path, cleaned):
     cleaning = {"loudness": -23.0, "trim": True, "remove_dc": True} if cleaned else {}
     base = copy_of_tiny(tmp_path / "base", **LIMITS)
     settings = config(_at_the_limits(tmp_path / "in"), tmp_path / "out", base=str(base), **LIMITS, **cleaning)

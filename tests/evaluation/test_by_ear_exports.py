@@ -24,7 +24,7 @@ TEXTS = ("Good morning.", "Where is my hat?", "Rain fell all night.", "Close the
 
 
 @pytest.fixture(scope="module")
-def request_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def request_of(tmp_path_factory) -> dict[str, Any]:
     """What the export of a starter that has learned nothing would ask."""
     project = make_project(tmp_path_factory.mktemp("exported"))
     run = fine_tune(
@@ -47,7 +47,7 @@ def said(request: dict[str, Any], begun: float) -> list[dict[str, Any]]:
     return [json.loads(line) for line in pipe.getvalue().splitlines() if line]
 
 
-def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of: dict[str, Any], tmp_path: Path) -> None:
+def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of, tmp_path):
     # Both speak the texts as they are, whatever the project's table says.
     table = Path(request_of["model"]).parent / "pronunciations.csv"
     table.write_text("word,say,language\nthe,a very large number of words,\n", encoding="utf-8")
@@ -65,7 +65,7 @@ def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of: dict
     assert found["model"]["words"] < 0.5 and is_worse(found)
 
 
-def test_short_time_and_unreadable_texts_are_reasons(request_of: dict[str, Any]) -> None:
+def test_short_time_and_unreadable_texts_are_reasons(request_of):
     (found,) = said(request_of | {"seconds": 0.001}, time.monotonic())
     assert found["kind"] == "skipped" and "the time is too short" in found["reason"]
     (found,) = said(request_of | {"texts": ["漢字", *TEXTS[1:]]}, time.monotonic())
@@ -74,9 +74,7 @@ def test_short_time_and_unreadable_texts_are_reasons(request_of: dict[str, Any])
 
 # A second a text: four first, and then as many as fit three and a half times.
 @pytest.mark.parametrize(("deadline", "texts"), [(21.5, 5), (18.0, 4), (17.0, None)])
-def test_texts_are_left_out_where_time_is_short(
-    request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch, deadline: float, texts: int | None
-) -> None:
+def test_texts_are_left_out_where_time_is_short(request_of, monkeypatch, deadline, texts):
     at_its_own_pace(monkeypatch, lambda now: 1.0)
     request = request_of | {"texts": [f"{text} {n}" for n in range(2) for text in TEXTS]}
     examiner = Examiner(request, deadline, Replies(io.StringIO()))

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,7 +52,7 @@ def trained(tmp_path_factory) -> Project:
     return project
 
 
-def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeypatch, capsys) -> None:
+def test_a_project_is_measured_on_its_evaluation_clips(trained, monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nowhere")  # no espeak-ng
     export_model(ExportConfig(project=trained.name, output=trained.output))
     command.main(["--project", trained.name, "--output", str(trained.output), "--checkpoint", "best,base,ready"])
@@ -75,7 +74,7 @@ def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeyp
     assert all((folder / picture).read_bytes()[:4] == b"\x89PNG" for picture in ("summary.png", "sentences.png"))
 
 
-def test_the_demo_compares_the_base_with_the_trained_voice(trained: Project, monkeypatch) -> None:
+def test_the_demo_compares_the_base_with_the_trained_voice(trained, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(sys.modules["utils.evaluation.evaluate"], "evaluate", lambda config, progress: config)
     config = demo.DemoConfig(project=trained.name, output=trained.output, base="tiny")
@@ -83,7 +82,7 @@ def test_the_demo_compares_the_base_with_the_trained_voice(trained: Project, mon
     assert (asked.checkpoint, asked.sentences, asked.project) == ("base,ready", None, trained.name)
 
 
-def test_a_text_file_needs_the_synthesiser(trained: Project, tmp_path: Path, monkeypatch) -> None:
+def test_a_text_file_needs_the_synthesiser(trained, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     lines = tmp_path / "lines.txt"
     lines.write_text("Come in.\nNo.\n", encoding="utf-8")
@@ -101,18 +100,18 @@ def test_a_text_file_needs_the_synthesiser(trained: Project, tmp_path: Path, mon
         ({"project": "voice", "num_sentences": 1}, "num_sentences is 1"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(settings: dict, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_measured_is_refused(settings, message, tmp_path):
     with pytest.raises(UserError, match=message):
         evaluate(EvaluateConfig(output=tmp_path, **settings))
 
 
-def test_an_untrained_project_says_how_to_train(tmp_path: Path) -> None:
+def test_an_untrained_project_says_how_to_train(tmp_path):
     project = make_project(tmp_path)
     with pytest.raises(UserError, match=r"utils\.cli\.train"):
         evaluate(EvaluateConfig(project=project.name, output=tmp_path))
 
 
-def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: Path) -> None:
+def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path):
     sentences = [
         SpokenSentence(
             text=f"sentence {number}",
@@ -155,7 +154,7 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
     assert (tmp_path / "bad" / "005.wav").is_file()
 
 
-def test_a_recognizer_that_heard_the_end_decides_how_a_sentence_ended(tmp_path: Path) -> None:
+def test_a_recognizer_that_heard_the_end_decides_how_a_sentence_ended(tmp_path):
     sentence = SpokenSentence(text="the last word", reference=recording(2))
     seconds = recording(2).shape[1] / RATE
 
@@ -178,7 +177,7 @@ def _at_24k(wav: torch.Tensor) -> torch.Tensor:
     return resample(wav, RATE, OUTPUT_RATE)
 
 
-def test_an_idle_gpu_evaluates_and_a_training_keeps_it(trained: Project, tmp_path: Path, monkeypatch) -> None:
+def test_an_idle_gpu_evaluates_and_a_training_keeps_it(trained, tmp_path, monkeypatch):
     """Without a GPU: the driver is a stub, and loading ends with the device that was chosen."""
 
     def load(cache: ModelCache, **source: str) -> None:

@@ -51,12 +51,12 @@ def spoken(text: str, voice: str) -> torch.Tensor:
         ("en", "!", "oh", 1),
     ],
 )
-def test_error_rates_count_words_as_whisper_does(language: str, text: str, recognized: str, wer: float) -> None:
+def test_error_rates_count_words_as_whisper_does(language, text, recognized, wer):
     recognizer = Recognizer(name="known", language=language, hear=lambda wav: recognized)
     assert recognizer.recognize(torch.zeros(1, RATE), text).wer == pytest.approx(wer)
 
 
-def test_long_sentences_weigh_more_in_the_rate_of_all() -> None:
+def test_long_sentences_weigh_more_in_the_rate_of_all():
     right = Recognizer(name="right", language="en", hear=lambda wav: "we all saw him go home")
     wrong = Recognizer(name="wrong", language="en", hear=lambda wav: "")
     wav = torch.zeros(1, RATE)
@@ -68,7 +68,7 @@ def why_none(weights: str | None, language: str) -> str:
     return usable(partial(find_recognizer, weights, language))[1]
 
 
-def test_weights_are_given_by_folder_or_variable_or_not_at_all(whisper: Path, tmp_path: Path, monkeypatch) -> None:
+def test_weights_are_given_by_folder_or_variable_or_not_at_all(whisper, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "")
     assert recognizer_folder() is None and "requirements-quality.txt" in why_none(None, "en")
     assert "faster-whisper" in why_none(str(tmp_path / "no weights"), "en")
@@ -79,13 +79,13 @@ def test_weights_are_given_by_folder_or_variable_or_not_at_all(whisper: Path, tm
     assert "does not support the language" in why_none(None, "xx")
 
 
-def test_few_sentences_are_shown_as_counts() -> None:
+def test_few_sentences_are_shown_as_counts():
     assert [cell(0.5, SHARE, count) for count in (12, 100)] == ["50% (6 of 12)", "50%"]
     assert (cell(0.5, "{:.2f}", 12), cell(None, SHARE, 12), cell(float("nan"), SHARE, 12)) == ("0.50", "-", "-")
 
 
 @pytest.mark.programs("espeak-ng", "recognizer")
-def test_real_weights_know_right_words_from_wrong_ones(monkeypatch) -> None:
+def test_real_weights_know_right_words_from_wrong_ones(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     recognizer = find_recognizer(None, "en")
     right, wrong = (recognizer.recognize(spoken(ENGLISH[0], "en-us"), text) for text in ENGLISH)
@@ -95,7 +95,7 @@ def test_real_weights_know_right_words_from_wrong_ones(monkeypatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clips(tmp_path_factory) -> Path:
     """Two spoken clips; the transcript of the second is another sentence."""
     source = tmp_path_factory.mktemp("source")
     for number, text in enumerate(ENGLISH):
@@ -106,7 +106,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.programs("espeak-ng", "recognizer")
-def test_transcripts_are_checked_with_real_weights(clips: Path, tmp_path: Path) -> None:
+def test_transcripts_are_checked_with_real_weights(clips, tmp_path):
     checks = {"quality": True, "check_speakers": False, "check_transcripts": True, "transcriber": packaged("tiny.en")}
     checks |= {"transcriber_device": "cpu", "compute_type": "int8", "workers": 1}
     report = prepare(config(clips, tmp_path, **checks | {"transcriber": str(checks["transcriber"])}))
@@ -130,7 +130,7 @@ BOOK = (
 
 
 @pytest.mark.programs("espeak-ng", "recognizer")
-def test_recordings_are_transcribed_with_real_weights(tmp_path: Path) -> None:
+def test_recordings_are_transcribed_with_real_weights(tmp_path):
     source = tmp_path / "book"
     source.mkdir()
     pause = torch.zeros(1, RATE)
@@ -149,7 +149,7 @@ def test_recordings_are_transcribed_with_real_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs("espeak-ng", "recognizer")
-def test_the_guard_of_words_knows_a_wrong_sentence_with_real_weights() -> None:
+def test_the_guard_of_words_knows_a_wrong_sentence_with_real_weights():
     check, tokenizer = word_check(str(packaged("tiny.en")), device="cpu"), find_base("starter").tokenizer()
     wav = resample(spoken(ENGLISH[1], "en-us"), RATE, OUTPUT_RATE)
     right, wrong = (check(tokenizer, Piece(text=text, tokens=[], language="en"), wav) for text in reversed(ENGLISH))
@@ -157,7 +157,7 @@ def test_the_guard_of_words_knows_a_wrong_sentence_with_real_weights() -> None:
 
 
 @pytest.mark.programs("espeak-ng", "multilingual-recognizer")
-def test_real_weights_recognize_spanish(monkeypatch) -> None:
+def test_real_weights_recognize_spanish(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     recognizer = find_recognizer(None, "es")
     found = recognizer.recognize(spoken(SPANISH, "es"), SPANISH)

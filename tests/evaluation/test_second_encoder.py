@@ -10,7 +10,7 @@ from utils.evaluation.reference import say
 from utils.evaluation.second_encoder import RATE, SecondEncoder, second_encoder
 
 
-def test_its_mel_is_librosas() -> None:
+def test_its_mel_is_librosas():
     wav = torch.randn(1, RATE, generator=torch.Generator().manual_seed(0))
     # Its own function for the whole compiles for half a minute.
     spectra = torch.stft(wav[0], 400, 160, window=torch.hann_window(400), pad_mode="constant", return_complex=True)
@@ -19,7 +19,7 @@ def test_its_mel_is_librosas() -> None:
 
 
 @pytest.mark.programs("espeak-ng")
-def test_another_sentence_of_a_voice_is_nearer_than_another_voice() -> None:
+def test_another_sentence_of_a_voice_is_nearer_than_another_voice():
     try:
         embed = second_encoder()
     except UserError as error:

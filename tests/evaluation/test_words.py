@@ -17,7 +17,7 @@ def near_miss_rank(said: list[int], wanted: list[int], *, seed: int) -> int:
     return rank(recognized, mfccs(sentence(wanted)), [mfccs(variant) for variant in variants])
 
 
-def test_the_same_recording_is_found_and_another_sentence_is_not() -> None:
+def test_the_same_recording_is_found_and_another_sentence_is_not():
     all_features = [mfccs(recording(number)) for number in range(1, 9)]
     for number, own in enumerate(all_features):
         others = [one for place, one in enumerate(all_features) if place != number]
@@ -27,11 +27,11 @@ def test_the_same_recording_is_found_and_another_sentence_is_not() -> None:
         assert rank(all_features[(number + 1) % 8], own, others) > 1
 
 
-def test_the_right_words_pass_the_near_miss_test() -> None:
+def test_the_right_words_pass_the_near_miss_test():
     assert [near_miss_rank(one, one, seed=seed) for seed, one in enumerate(SENTENCES)] == [1] * len(SENTENCES)
 
 
-def test_half_of_the_words_wrong_fails_the_near_miss_test() -> None:
+def test_half_of_the_words_wrong_fails_the_near_miss_test():
     spoken = [swapped(one, 0.5, seed=seed) for seed, one in enumerate(SENTENCES)]
     ranks = [
         near_miss_rank(said, one, seed=seed) for seed, (said, one) in enumerate(zip(spoken, SENTENCES, strict=True))
@@ -39,6 +39,6 @@ def test_half_of_the_words_wrong_fails_the_near_miss_test() -> None:
     assert np.mean(np.array(ranks) == 1) <= 0.35
 
 
-def test_silence_is_no_sentence() -> None:
+def test_silence_is_no_sentence():
     nothing = np.zeros((0, 16), np.float32)
     assert rank(nothing, mfccs(recording(1)), [mfccs(recording(2))]) == 2

@@ -28,6 +28,6 @@ def resident(mode: str) -> int:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
-def test_freed_blocks_are_kept_for_the_next_ones() -> None:
+def test_freed_blocks_are_kept_for_the_next_ones():
     # 160 MB were freed; the system may take back pages of a process by itself, so less is asked for.
     assert resident("keep") - resident("leave") > 80 * 2**20

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,12 +28,12 @@ def config(**more: Any) -> TrainConfig:
         ({"batch_size": 4}, 24, 20, False),
     ],
 )
-def test_a_gpu_holds_what_is_left_of_it(settings: dict[str, Any], gib: float, used: float, fits: bool) -> None:
+def test_a_gpu_holds_what_is_left_of_it(settings, gib, used, fits):
     found = memory_fit(config(**settings), make_machine(make_gpu(gib, (8, 9), used_bytes=round(used * GIB))))
     assert (found.device, found.fits, found.total_bytes) == ("cuda", fits, gib * GIB)
 
 
-def test_on_the_cpu_the_memory_of_the_machine_counts_and_the_limit_of_its_container() -> None:
+def test_on_the_cpu_the_memory_of_the_machine_counts_and_the_limit_of_its_container():
     small = Memory(total_bytes=8 * GIB, available_bytes=6 * GIB, limited_by="memory.max")
     found = memory_fit(config(batch_size=4), make_machine(memory=small))
     assert (found.device, found.fits, found.total_bytes, found.used_bytes) == ("cpu", False, 8 * GIB, 2 * GIB)
@@ -43,7 +42,7 @@ def test_on_the_cpu_the_memory_of_the_machine_counts_and_the_limit_of_its_contai
     assert memory_fit(config(device="cpu"), make_machine(make_gpu(80, (9, 0)))).device == "cpu"
 
 
-def test_float32_values_of_frozen_weights_must_fit_beside() -> None:
+def test_float32_values_of_frozen_weights_must_fit_beside():
     gpu = make_gpu(24, (8, 9))
     little = Memory(total_bytes=4 * GIB, available_bytes=2 * GIB)
     settings = config(batch_size=1, lora_rank=8, mixed_precision="bf16")
@@ -53,12 +52,12 @@ def test_float32_values_of_frozen_weights_must_fit_beside() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_explicit_attention_keeps_its_weights_by_whichever_name_it_was_requested(precision: str) -> None:
+def test_explicit_attention_keeps_its_weights_by_whichever_name_it_was_requested(precision):
     by_kernel = estimate(config(attention="explicit", mixed_precision=precision), device="cuda")
     assert by_kernel == estimate(config(sdpa=False, mixed_precision=precision), device="cuda")
 
 
-def test_processes_are_named_without_their_arguments(tmp_path: Path) -> None:
+def test_processes_are_named_without_their_arguments(tmp_path):
     script = tmp_path / "speaks.py"
     script.write_text("import sys; print(flush=True); sys.stdin.read()")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -20,7 +20,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("message", "fix"), MESSAGES)
-def test_a_missing_library_is_named_with_its_package(message: str, fix: str, monkeypatch, capsys) -> None:
+def test_a_missing_library_is_named_with_its_package(message, fix, monkeypatch, capsys):
     monkeypatch.setattr(wheel, "torch_build", lambda: TorchBuild(version="2.11.0+cu130", cuda=(13, 0)))
     words = missing_library(OSError(message))
     assert words is not None and fix in words.fix
@@ -29,14 +29,14 @@ def test_a_missing_library_is_named_with_its_package(message: str, fix: str, mon
     assert caught.value.code == 2 and fix in capsys.readouterr().err
 
 
-def test_other_errors_keep_their_traceback() -> None:
+def test_other_errors_keep_their_traceback():
     assert missing_library(OSError("libavcodec.so.60: cannot open shared object file")) is None
     assert missing_library(RuntimeError("cublas64_12 is fine")) is None
     with pytest.raises(RuntimeError, match="other"), error_exits():
         raise RuntimeError("other")
 
 
-def test_a_library_of_a_package_is_loaded(tmp_path, monkeypatch) -> None:
+def test_a_library_of_a_package_is_loaded(tmp_path, monkeypatch):
     loaded = []
     (tmp_path / "cublas" / "lib").mkdir(parents=True)
     file = tmp_path / "cublas" / "lib" / "libcublas.so.12"

@@ -58,7 +58,7 @@ def test_processes_that_load(monkeypatch, given, size, workers, prefetch):
         ({"device": "cpu", "pin_memory": False}, ""),
     ],
 )
-def test_a_choice_that_cannot_be_had_is_told(monkeypatch, given: dict, off: str):
+def test_a_choice_that_cannot_be_had_is_told(monkeypatch, given, off):
     machine(monkeypatch)
     settings, faults = loader_settings(**({"num_clips": 10_000} | given))
     assert off in "".join(faults) and bool(faults) == bool(off)

@@ -28,7 +28,7 @@ MISSING = (
 
 
 @pytest.fixture
-def mac(monkeypatch: pytest.MonkeyPatch) -> None:
+def mac(monkeypatch) -> None:
     """A Mac with a GPU of Apple, as far as programs look."""
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
@@ -43,9 +43,7 @@ COMMANDS: dict[str, Callable[[Project], tuple[Callable[[list[str]], None], list[
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_it_is_refused_in_words_where_there_is_none(
-    project: Project, command: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_refused_in_words_where_there_is_none(project, command, capsys, monkeypatch):
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.chdir(project.folder)
     main, flags = COMMANDS[command](project)
@@ -57,15 +55,13 @@ def test_it_is_refused_in_words_where_there_is_none(
     assert not project.runs.exists() and not Path("no.wav").exists()
 
 
-def test_a_mac_whose_pytorch_cannot_use_it_says_so(mac: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mac_whose_pytorch_cannot_use_it_says_so(mac, monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UserError, match="PyTorch cannot use it here"):
         settle_device("mps")
 
 
-def test_it_computes_in_float32_only_and_says_that_it_was_not_seen(
-    mac: None, project: Project, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_computes_in_float32_only_and_says_that_it_was_not_seen(mac, project, caplog):
     caplog.set_level(logging.WARNING)
     assert (ModelCache("mps").device, wanted_device("mps")) == ("mps", "mps")
     assert "we have not seen this" in caplog.text
@@ -78,7 +74,7 @@ def test_it_computes_in_float32_only_and_says_that_it_was_not_seen(
         config_of(project, device="mps", processes=2).validate(where="train")
 
 
-def test_an_operation_that_it_lacks_is_named(capsys: pytest.CaptureFixture) -> None:
+def test_an_operation_that_it_lacks_is_named(capsys):
     def lack(error: Exception) -> Callable[[DemoConfig], None]:
         def work(config: DemoConfig) -> None:
             raise error

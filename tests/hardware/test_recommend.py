@@ -3,7 +3,6 @@
 import json
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -219,7 +218,7 @@ def test_calculated_activations_are_what_autograd_keeps_of_a_block(half, attend,
 
 
 @pytest.mark.parametrize("name", ["starter", "tiny"])
-def test_the_sizes_of_a_base_are_counted_without_loading_it(name: str) -> None:
+def test_the_sizes_of_a_base_are_counted_without_loading_it(name):
     base = find_base(name)
     gpt, size = load_gpt(base), size_in(base.folder)
     assert size is not None
@@ -228,7 +227,7 @@ def test_the_sizes_of_a_base_are_counted_without_loading_it(name: str) -> None:
     assert size.num_conditioning == sum(parameter.numel() for part in parts for parameter in part.parameters())
 
 
-def test_the_sizes_of_xtts_v2_are_the_known_ones(tmp_path: Path) -> None:
+def test_the_sizes_of_xtts_v2_are_the_known_ones(tmp_path):
     sizes = {"gpt_n_model_channels": 1024, "gpt_layers": 30, "gpt_n_heads": 16, "gpt_num_audio_tokens": 1_026}
     (tmp_path / "config.json").write_text(json.dumps({"model_args": sizes}))
     assert size_in(tmp_path) is None

@@ -44,7 +44,7 @@ BUILD = TorchBuild(version="2.11.0", cuda=(13, 0))
         ("none", "", []),
     ],
 )
-def test_gpus_are_seen_as_cuda_shows_them(visible: str | None, order: str, expected: list[Gpu], monkeypatch) -> None:
+def test_gpus_are_seen_as_cuda_shows_them(visible, order, expected, monkeypatch):
     for name, value in (("CUDA_DEVICE_ORDER", order or None), ("CUDA_VISIBLE_DEVICES", visible)):
         monkeypatch.delenv(name, raising=False)
         if value is not None:
@@ -76,7 +76,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, *gpus: Gpu, visible: str | Non
         ("", None),
     ],
 )
-def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypatch):
     machine = machine_with(monkeypatch, *GPUS, visible=visible)
     found = recommend("production", machine)
     if planned is None:
@@ -87,14 +87,14 @@ def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypat
         assert f"{planned.total_bytes / GIB:.0f} GB" in found.reasons[0]
 
 
-def test_a_gpu_beside_one_that_cannot_train_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_beside_one_that_cannot_train_is_named(monkeypatch):
     pascal = make_gpu(24, (6, 1), index=0, uuid="GPU-old", speed=50)
     machine = machine_with(monkeypatch, pascal, LARGE)
     assert machine.gpu == pascal and machine.gpu_problems
     assert machine.gpu_problems[-1] == "to train on Test GPU, set CUDA_VISIBLE_DEVICES=GPU-aa22"
 
 
-def test_the_parts_of_a_divided_gpu_are_read_from_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parts_of_a_divided_gpu_are_read_from_the_driver(monkeypatch):
     def part(handle: int, number: int) -> str:
         if number == 0:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)

@@ -7,7 +7,6 @@ import torch
 
 from scripts import torch_for_gpu
 from tests.hardware.machines import make_gpu, make_machine
-from utils.hardware.gpu import Gpu
 from utils.hardware.wheel import WHEELS, TorchBuild, best_wheel, gpu_problems, torch_build
 
 CU130 = TorchBuild(version="2.11.0+cu130", cuda=(13, 0))
@@ -15,7 +14,7 @@ ON_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 
 @pytest.fixture(autouse=True)
-def on_linux_with_nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_linux_with_nothing_hidden(monkeypatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("platform.system", lambda: "Linux")
@@ -81,9 +80,7 @@ def test_other_reasons_why_pytorch_does_not_see_a_gpu(monkeypatch):
         (None, CU130, "", "no driver"),
     ],
 )
-def test_the_start_installs_the_build_that_the_gpu_needs(
-    gpu: Gpu | None, build: TorchBuild, installed: str, printed: str, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_the_start_installs_the_build_that_the_gpu_needs(gpu, build, installed, printed, monkeypatch, capsys):
     calls: list[list[str]] = []
     problems = gpu_problems(gpu, build) if gpu else []
     machine = make_machine(gpu, gpu_problems=problems, gpu_reason="" if gpu else "no driver")

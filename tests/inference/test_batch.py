@@ -57,7 +57,7 @@ def utterances(speaker: Synthesizer, *, streamed: bool = False, **settings) -> l
     return found
 
 
-def test_eight_sentences_side_by_side_have_the_codes_that_stock_gives_each(tiny, tiny_model_folder, demo_clip) -> None:
+def test_eight_sentences_side_by_side_have_the_codes_that_stock_gives_each(tiny, tiny_model_folder, demo_clip):
     stock, voice = load_stock(tiny_model_folder), tiny.voice(demo_clip)
     stock.gpt.max_gen_mel_tokens = 16
     tokens = [tiny.tokenizer.encode(text, "en") for text in TEXTS * 2]
@@ -75,7 +75,7 @@ def test_eight_sentences_side_by_side_have_the_codes_that_stock_gives_each(tiny,
         assert sentence.hidden is not None and (sentence.hidden - latents[0]).abs().max() < 1e-4
 
 
-def test_a_seed_says_the_same_alone_and_beside_others_who_come_and_go(starter) -> None:
+def test_a_seed_says_the_same_alone_and_beside_others_who_come_and_go(starter):
     alone = [spoken(starter, [one])[0] for one in utterances(starter)]
     others = utterances(starter, seed=9)
     stays, goes = others[0], others[1]
@@ -92,7 +92,7 @@ def test_a_seed_says_the_same_alone_and_beside_others_who_come_and_go(starter) -
 
 
 @pytest.fixture
-def every_warning(recwarn: pytest.WarningsRecorder) -> Iterator[pytest.WarningsRecorder]:
+def every_warning(recwarn) -> Iterator[pytest.WarningsRecorder]:
     """Warnings of a test, also those that PyTorch gives once in a process."""
     torch.set_warn_always(True)
     yield recwarn
@@ -100,7 +100,7 @@ def every_warning(recwarn: pytest.WarningsRecorder) -> Iterator[pytest.WarningsR
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "bf16"])
-def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precision: str, every_warning) -> None:
+def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precision, every_warning):
     voice = starter.default_voice()
 
     def codes(slots: int) -> list[list[int]]:
@@ -116,7 +116,7 @@ def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precisio
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.7])
-def test_chunks_are_the_whole_sentence(starter, speed: float) -> None:
+def test_chunks_are_the_whole_sentence(starter, speed):
     for whole, streamed in zip(
         spoken(starter, utterances(starter, settings=SpeechSettings(speed=speed))),
         spoken(starter, utterances(starter, streamed=True, settings=SpeechSettings(speed=speed))),
@@ -125,7 +125,7 @@ def test_chunks_are_the_whole_sentence(starter, speed: float) -> None:
         assert whole.shape == streamed.shape and (whole - streamed).abs().max() < 1e-4
 
 
-def test_chunks_of_stocks_decoder_are_the_whole_sentence(tiny) -> None:
+def test_chunks_of_stocks_decoder_are_the_whole_sentence(tiny):
     latents = torch.randn(1, 18, tiny.gpt.shape.width, generator=torch.Generator().manual_seed(0))
     embedding = tiny.default_voice().embedding
     for speed in (1.0, 2.0):
@@ -136,7 +136,7 @@ def test_chunks_of_stocks_decoder_are_the_whole_sentence(tiny) -> None:
         assert (torch.cat(chunks, dim=1) - whole).abs().max() < 1e-5
 
 
-def test_drawing_takes_what_hugging_face_would_leave(tiny) -> None:
+def test_drawing_takes_what_hugging_face_would_leave(tiny):
     from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor, TemperatureLogitsWarper
     from transformers.generation import TopKLogitsWarper, TopPLogitsWarper
 
@@ -161,7 +161,7 @@ def test_drawing_takes_what_hugging_face_would_leave(tiny) -> None:
     assert (counts / steps - theirs).abs().max() < 2 / steps
 
 
-def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch) -> None:
+def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch):
     """The attention of a GPU, computed here."""
 
     def at_once(cache, lengths):
@@ -184,7 +184,7 @@ def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch)
     assert said[0] == said[1]
 
 
-def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_is_kept(tiny, monkeypatch) -> None:
+def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_is_kept(tiny, monkeypatch):
     text = Piece("Nobody knew.", tiny.tokenizer.encode("Nobody knew.", "en"))
     once = Utterance(piece=text, voice=tiny.default_voice(), settings=SpeechSettings(), seed=1, max_codes=12)
     spoken(tiny, [once])
@@ -203,7 +203,7 @@ def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_i
     assert bare.spoken is not None and len(bare.spoken.attempts) == 1
 
 
-def test_a_base_that_does_not_speak_may_talk_about_as_long_as_the_text_would_last(starter) -> None:
+def test_a_base_that_does_not_speak_may_talk_about_as_long_as_the_text_would_last(starter):
     limits = []
     for model in (Synthesizer(find_base("tiny")), starter):
         text = Piece("Nobody knew.", list(range(20)))
@@ -217,7 +217,7 @@ def test_a_base_that_does_not_speak_may_talk_about_as_long_as_the_text_would_las
     assert limits == [int(1.7 * 22_050 / 1_024), int(13.0 * 22_050 / 1_024)]
 
 
-def test_what_guards_see_in_codes() -> None:
+def test_what_guards_see_in_codes():
     calm = [-9.0] * 200
     healthy = [7 * number % 101 for number in range(60)]
     assert judge([*healthy, 1025], calm[:61], stopped=True, expected=55).faults == ()
@@ -236,7 +236,7 @@ def test_what_guards_see_in_codes() -> None:
     assert judge([*healthy, 1025], late, stopped=True, expected=60).faults == ("late stop",)
 
 
-def test_a_quiet_tail_is_cut_and_a_pause_is_not() -> None:
+def test_a_quiet_tail_is_cut_and_a_pause_is_not():
     from utils.inference.guards import TailCut
 
     generator = torch.Generator().manual_seed(0)
@@ -254,7 +254,7 @@ def test_a_quiet_tail_is_cut_and_a_pause_is_not() -> None:
     assert short.size(1) == 36_000
 
 
-def test_joined_piece_that_fails_its_guard_is_spoken_sentence_by_sentence(starter, monkeypatch, caplog) -> None:
+def test_joined_piece_that_fails_its_guard_is_spoken_sentence_by_sentence(starter, monkeypatch, caplog):
     text = "Good morning. This is my new voice."
     (piece,) = starter.pieces(text, "en", split="joined")
     joined, grave = guards.usual_codes(piece.text), Judgement(faults=("too short",), kept=9)
@@ -270,7 +270,7 @@ def test_joined_piece_that_fails_its_guard_is_spoken_sentence_by_sentence(starte
     assert "check this sentence" not in caplog.text
 
 
-def test_sentence_by_sentence_is_a_pause_apart_and_says_what_stays_wrong(starter, monkeypatch, caplog) -> None:
+def test_sentence_by_sentence_is_a_pause_apart_and_says_what_stays_wrong(starter, monkeypatch, caplog):
     grave = Judgement(faults=("too short",), kept=9)
     (piece,) = starter.pieces("No. The train was late again. No.", "en", split="joined")
     monkeypatch.setattr("utils.inference.batch.judge", lambda *_, **__: grave)
@@ -281,7 +281,7 @@ def test_sentence_by_sentence_is_a_pause_apart_and_says_what_stays_wrong(starter
     assert [line.rpartition(": ")[2] for line in warned] == ["No.", "The train was late again.", "No."]
 
 
-def test_piece_without_a_final_mark_ends_as_with_one(starter) -> None:
+def test_piece_without_a_final_mark_ends_as_with_one(starter):
     bare, marked = (starter.pieces(text, "en")[0] for text in ("Hello", "Hello."))
     assert bare.tokens == marked.tokens and bare.text == "Hello"
     lengths = [said(starter, text, seed=1).size(1) for text in ("Hello", "Hello.")]

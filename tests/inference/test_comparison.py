@@ -5,7 +5,6 @@ import logging
 import shutil
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -51,11 +50,11 @@ def shares(texts: int, base: tuple[float, float], model: tuple[float, float]) ->
         (20, (0.3, 0.3), (1.0, 1.0), False),
     ],
 )
-def test_worse_is_what_chance_does_not_explain(texts: int, base, model, worse: bool) -> None:
+def test_worse_is_what_chance_does_not_explain(texts, base, model, worse):
     assert is_worse(shares(texts, base, model)) is worse
 
 
-def test_new_texts_are_held_out_or_put_together_and_never_trained_on() -> None:
+def test_new_texts_are_held_out_or_put_together_and_never_trained_on():
     trained = [
         f"The {animal} sleeps until {hour} every day." for hour, animal in enumerate(("cat", "dog", "hen", "owl"))
     ]
@@ -71,14 +70,14 @@ def test_new_texts_are_held_out_or_put_together_and_never_trained_on() -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def made(tmp_path_factory) -> Project:
     project = make_project(tmp_path_factory.mktemp("compared"), num_eval=8)
     fine_tune(tiny_run(project, num_epochs=1))
     return project
 
 
 @pytest.fixture
-def project(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(made, tmp_path, monkeypatch) -> Project:
     """A trained project whose base is said to speak, with fewer texts than a comparison takes."""
     monkeypatch.setattr(comparison, "LEAST_TEXTS", 8)
     monkeypatch.setattr(Base, "can_speak", True)
@@ -100,7 +99,7 @@ def compared(project: Project, body: str, *arguments: str, **settings) -> dict:
     return compare_with_base(run, project.ready, project, config_of(project, **settings), lambda *_: None, command=how)
 
 
-def test_a_worse_model_is_exported_with_a_warning_and_a_good_one_without(project, monkeypatch, caplog) -> None:
+def test_a_worse_model_is_exported_with_a_warning_and_a_good_one_without(project, monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="utils")
     found = compared(project, COMPARED, "[1.0, 0.875]")
     assert found["is_worse"] is False and found["recognizer"] is None
@@ -125,7 +124,7 @@ def test_a_worse_model_is_exported_with_a_warning_and_a_good_one_without(project
     ],
     ids=["fails", "skips", "dies", "hangs"],
 )
-def test_what_was_not_compared_is_said(project, monkeypatch, caplog, body: str, reason: str, level: str) -> None:
+def test_what_was_not_compared_is_said(project, monkeypatch, caplog, body, reason, level):
     caplog.set_level(logging.INFO, logger="utils")
     monkeypatch.setattr(comparison, "LONGEST_S", 0.6 if "sleep" in body else 30.0)
     found = compared(project, body)
@@ -133,7 +132,7 @@ def test_what_was_not_compared_is_said(project, monkeypatch, caplog, body: str, 
     assert any(record.levelname == level and reason in record.getMessage() for record in caplog.records)
 
 
-def test_reasons_not_to_compare(project, monkeypatch) -> None:
+def test_reasons_not_to_compare(project, monkeypatch):
     asked = 'tell("failed", reason="it was asked")'
     assert compared(project, asked, compare=False)["reason"] == "it was switched off"
     monkeypatch.setattr(comparison, "LEAST_TEXTS", 21)

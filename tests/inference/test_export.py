@@ -38,12 +38,12 @@ def trained(tmp_path_factory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def ready(trained: Project) -> Path:
+def ready(trained) -> Path:
     return export_model(config_of(trained))
 
 
 @pytest.fixture
-def project(trained: Project, tmp_path: Path) -> Project:
+def project(trained, tmp_path) -> Project:
     shutil.copytree(trained.folder, tmp_path / trained.name, ignore=shutil.ignore_patterns("ready"))
     return Project(name=trained.name, output=tmp_path)
 
@@ -52,7 +52,7 @@ def config_of(project: Project, **settings) -> ExportConfig:
     return ExportConfig(project=project.name, output=project.output, **settings)
 
 
-def test_stock_loads_the_export_and_speaks_the_same(trained: Project, ready: Path) -> None:
+def test_stock_loads_the_export_and_speaks_the_same(trained, ready):
     assert {path.name for path in ready.iterdir()} == set(READY_FILES)
     ours, stock = Synthesizer(Base(ready)), load_stock(ready)
     stock.gpt.max_gen_mel_tokens = 20
@@ -67,7 +67,7 @@ def test_stock_loads_the_export_and_speaks_the_same(trained: Project, ready: Pat
     assert torch.allclose(entry["gpt_cond_latent"], voice.latents) and entry["speaker_embedding"].shape == (1, 512, 1)
 
 
-def test_an_export_says_which_software_can_load_it(ready: Path, tmp_path: Path) -> None:
+def test_an_export_says_which_software_can_load_it(ready, tmp_path):
     assert json.loads((ready / "about.json").read_text(encoding="utf-8"))["loads_in"] == STOCK
     starter = find_base("starter")
     assert loads_in(starter) == starter.about["loads_in"] and "this studio only" in loads_in(starter)
@@ -76,7 +76,7 @@ def test_an_export_says_which_software_can_load_it(ready: Path, tmp_path: Path) 
     assert loads_in(Base(tmp_path)) == OURS
 
 
-def test_each_speaker_of_a_dataset_becomes_a_voice(project: Project) -> None:
+def test_each_speaker_of_a_dataset_becomes_a_voice(project):
     clips = read_manifest(project.train_csv)
     names = ["anna", "ben", "anna", "ben", "eve", "eve"]
     named = [replace(clip, speaker=name) for clip, name in zip(clips, names, strict=True)]
@@ -91,7 +91,7 @@ def test_each_speaker_of_a_dataset_becomes_a_voice(project: Project) -> None:
     assert Speaker(export_model(config_of(project)), device="cpu").voices == ["Tiny One", "Tiny Two", project.name]
 
 
-def test_the_export_holds_the_trained_weights_and_says_where_they_come_from(trained: Project, ready: Path) -> None:
+def test_the_export_holds_the_trained_weights_and_says_where_they_come_from(trained, ready):
     run = next(trained.runs.iterdir())
     best = read_weights(next(run.glob("checkpoints/best-*")) / "model.safetensors")
     assert torch.equal(Base(ready).state()["gpt.mel_head.weight"], best["mel_head.weight"])
@@ -102,7 +102,7 @@ def test_the_export_holds_the_trained_weights_and_says_where_they_come_from(trai
     assert Base(ready).dvae == find_base("tiny").dvae, "it is found by its name"
 
 
-def test_an_export_is_a_base_for_further_training(trained: Project, ready: Path, tmp_path: Path) -> None:
+def test_an_export_is_a_base_for_further_training(trained, ready, tmp_path):
     result = fine_tune(
         TrainConfig(project="more", output=tmp_path, base=str(ready), language="en", num_epochs=1,
                     train_csv=trained.train_csv, eval_csv=trained.eval_csv)
@@ -111,7 +111,7 @@ def test_an_export_is_a_base_for_further_training(trained: Project, ready: Path,
     assert result.first_loss < json.loads(next(first.glob("checkpoints/step-*/state.json")).read_text())["first_loss"]
 
 
-def test_newest_and_named_runs(project: Project) -> None:
+def test_newest_and_named_runs(project):
     older = next(project.runs.iterdir())
     shutil.copytree(older, project.runs / "99990101-000000-1")
     (project.runs / "99990101-000001-1").mkdir()
@@ -122,7 +122,7 @@ def test_newest_and_named_runs(project: Project) -> None:
         export_model(config_of(project, run="nothing"))
 
 
-def test_a_full_disk_keeps_the_former_export(project: Project, monkeypatch) -> None:
+def test_a_full_disk_keeps_the_former_export(project, monkeypatch):
     ready = export_model(config_of(project))
     before = {path.name: path.stat().st_mtime_ns for path in ready.iterdir()}
 
@@ -136,7 +136,7 @@ def test_a_full_disk_keeps_the_former_export(project: Project, monkeypatch) -> N
     assert sorted(path.name for path in project.folder.iterdir()) == ["dataset", "ready", "runs"]
 
 
-def test_what_is_missing_is_named(project: Project, tmp_path: Path) -> None:
+def test_what_is_missing_is_named(project, tmp_path):
     with pytest.raises(UserError, match="no trained run"):
         export_model(ExportConfig(project="missing", output=tmp_path))
     run = next(project.runs.iterdir())
@@ -145,7 +145,7 @@ def test_what_is_missing_is_named(project: Project, tmp_path: Path) -> None:
         export_model(config_of(project))
 
 
-def test_a_voice_of_the_recommended_rank_takes_30_mb_at_full_size(tmp_path: Path) -> None:
+def test_a_voice_of_the_recommended_rank_takes_30_mb_at_full_size(tmp_path):
     width, sizes = 1024, {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1)}
     learned = {
         f"gpt.h.{layer}.{name}.lora_{side}.default.weight": torch.ones(shape)

@@ -46,7 +46,7 @@ class Recorder:
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict]]:
+def cuda(monkeypatch) -> Iterator[list[dict]]:
     """Decoders that are made meanwhile take their GPU branch; yields what each capture was given."""
     captures: list[dict] = []
     step, empty = Decoder._step_at_once, torch.empty
@@ -93,13 +93,13 @@ def sentences(gpt, sampling: SpeechSettings) -> list[Sentence]:
     return made
 
 
-def test_graphs_give_the_codes_of_a_cpu(gpt, cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_give_the_codes_of_a_cpu(gpt, cuda, monkeypatch):
     by_graphs = decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings()))
     monkeypatch.undo()
     assert by_graphs == decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings()))
 
 
-def test_the_variable_length_kernel_attends_to_what_a_slot_has(gpt) -> None:
+def test_the_variable_length_kernel_attends_to_what_a_slot_has(gpt):
     random, found, device = torch.Generator().manual_seed(0), [], torch.device("cpu")
     heads, channels = gpt.shape.heads, gpt.shape.width // gpt.shape.heads
     content = torch.randn(gpt.shape.layers, 2, 4, heads, 80, channels, generator=random).bfloat16()
@@ -115,7 +115,7 @@ def test_the_variable_length_kernel_attends_to_what_a_slot_has(gpt) -> None:
     torch.testing.assert_close(*found, rtol=0.02, atol=0.02)
 
 
-def test_the_variable_length_kernel_is_tried(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_variable_length_kernel_is_tried(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (11, 0))
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -125,7 +125,7 @@ def test_the_variable_length_kernel_is_tried(monkeypatch: pytest.MonkeyPatch, ca
     assert "failed its trial" in caplog.text
 
 
-def test_few_graphs_are_captured_and_none_while_speaking(gpt, cuda) -> None:
+def test_few_graphs_are_captured_and_none_while_speaking(gpt, cuda):
     decoder = Decoder(gpt, slots=8)
     captured = len(cuda)
     assert 0 < captured <= 9 and captured == len(decoder.graphs)
@@ -137,9 +137,7 @@ def test_few_graphs_are_captured_and_none_while_speaking(gpt, cuda) -> None:
     assert len({id(how["stream"]) for how in cuda}) == 1
 
 
-def test_capture_that_fails_leaves_speech_without_graphs(
-    gpt, cuda, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_capture_that_fails_leaves_speech_without_graphs(gpt, cuda, monkeypatch, caplog):
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
@@ -151,9 +149,7 @@ def test_capture_that_fails_leaves_speech_without_graphs(
     assert codes == decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings()))
 
 
-def test_speech_needs_no_page_locked_memory(
-    gpt, cuda, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_speech_needs_no_page_locked_memory(gpt, cuda, monkeypatch, caplog):
     def locked(*size: int, pin_memory: bool = False, **how: object) -> torch.Tensor:
         if pin_memory:
             raise RuntimeError("CUDA error: operation not supported")
@@ -164,7 +160,7 @@ def test_speech_needs_no_page_locked_memory(
     assert decoded(Decoder(gpt, slots=4), sentences(gpt, SpeechSettings())) and "page-locked" in caplog.text
 
 
-def test_attention_of_cudnn_is_never_chosen(gpt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_of_cudnn_is_never_chosen(gpt, monkeypatch):
     chosen, attention = set(), torch.nn.functional.scaled_dot_product_attention
 
     def watched(*args, **kwargs):
@@ -178,7 +174,7 @@ def test_attention_of_cudnn_is_never_chosen(gpt, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def allocations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+def allocations(monkeypatch) -> list[tuple[int, int]]:
     """Of each cache that is allocated: its slots, and how many others were alive."""
     alive: list[weakref.ref] = []
     found: list[tuple[int, int]] = []
@@ -195,7 +191,7 @@ def allocations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_other_weights_and_fewer_slots_never_hold_two_caches(allocations, precision: str) -> None:
+def test_other_weights_and_fewer_slots_never_hold_two_caches(allocations, precision):
     speaker = Synthesizer(find_base("tiny"), precision=precision)
     layers = speaker.batch.decoder._layers
     speaker.batch.reset(2)
@@ -204,7 +200,7 @@ def test_other_weights_and_fewer_slots_never_hold_two_caches(allocations, precis
     assert allocations == [(8, 0), (2, 0), (2, 0)]
 
 
-def test_memory_of_a_model_is_that_of_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_a_model_is_that_of_its_tensors(monkeypatch):
     assert Synthesizer(find_base("starter")).num_bytes > 20_000_000
     base = find_base("tiny")
     blocks = sum(
@@ -235,9 +231,7 @@ def adapters(gpt) -> list[Adapter]:
     ]
 
 
-def test_voices_are_captured_together_once_and_have_the_codes_of_a_cpu(
-    gpt, cuda, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_voices_are_captured_together_once_and_have_the_codes_of_a_cpu(gpt, cuda, monkeypatch):
     first, second = adapters(gpt)
 
     def made() -> list[Sentence]:

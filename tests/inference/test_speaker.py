@@ -23,11 +23,11 @@ def speaker() -> Speaker:
 
 
 @pytest.fixture(scope="module")
-def speech(speaker: Speaker):
+def speech(speaker):
     return speaker.speak(TEXT)
 
 
-def test_a_text_becomes_a_file_with_its_pause(speaker: Speaker, speech, tmp_path: Path) -> None:
+def test_a_text_becomes_a_file_with_its_pause(speaker, speech, tmp_path):
     assert speaker.precision == "fp16" and speaker.language == "en"
     speech.save(tmp_path / "speech.wav")
     samples, rate = soundfile.read(tmp_path / "speech.wav")
@@ -37,26 +37,26 @@ def test_a_text_becomes_a_file_with_its_pause(speaker: Speaker, speech, tmp_path
     assert not first[-12_000:].any() and first[-12_500:-12_000].any()
 
 
-def test_a_stream_gives_the_same_in_pieces(speaker: Speaker, speech) -> None:
+def test_a_stream_gives_the_same_in_pieces(speaker, speech):
     chunks = list(speaker.stream(TEXT))
     joined = np.concatenate(chunks)
     assert len(chunks) > 2 and joined.shape == speech.wav.shape
     assert np.abs(joined - speech.wav).max() < 0.05
 
 
-def test_texts_side_by_side_are_what_they_are_alone(speaker: Speaker, speech) -> None:
+def test_texts_side_by_side_are_what_they_are_alone(speaker, speech):
     _, again = speaker.speak_batch(["Nobody knew.", TEXT])
     assert again.wav.shape == speech.wav.shape
     assert not np.array_equal(speaker.speak("One.", seed=7).wav, speaker.speak("One.", seed=8).wav)
 
 
-def test_two_speakers_of_a_model_share_no_weights() -> None:
+def test_two_speakers_of_a_model_share_no_weights():
     one, two = (Speaker("tiny", device="cpu") for _ in range(2))
     first, second = (next(speaker._synthesizer.gpt.parameters()) for speaker in (one, two))
     assert torch.equal(first, second) and first.data_ptr() != second.data_ptr()
 
 
-def test_a_recording_is_read_once_and_again_when_it_or_the_weights_change(demo_clip: Path, tmp_path: Path) -> None:
+def test_a_recording_is_read_once_and_again_when_it_or_the_weights_change(demo_clip, tmp_path):
     synthesizer = Speaker("tiny", device="cpu", precision="fp32")._synthesizer
     voice = synthesizer.voice(demo_clip)
     copy = Path(shutil.copy(demo_clip, tmp_path / "anna.wav"))
@@ -71,7 +71,7 @@ def test_a_recording_is_read_once_and_again_when_it_or_the_weights_change(demo_c
 
 
 @pytest.mark.parametrize("height", [0, 1])
-def test_a_reference_without_sound_is_refused(speaker: Speaker, tmp_path: Path, height: int) -> None:
+def test_a_reference_without_sound_is_refused(speaker, tmp_path, height):
     # Of one step of 16 bits: the noise of a converter without a microphone.
     noise = np.random.default_rng(0).integers(-height, height, 66_150, endpoint=True).astype(np.int16)
     soundfile.write(tmp_path / "silent.wav", noise, 22_050)
@@ -80,7 +80,7 @@ def test_a_reference_without_sound_is_refused(speaker: Speaker, tmp_path: Path, 
     assert "silent.wav" in str(error.value) and "6 to 30 s of clear speech" in error.value.fix
 
 
-def test_words_of_the_projects_table_are_said_otherwise(tmp_path: Path) -> None:
+def test_words_of_the_projects_table_are_said_otherwise(tmp_path):
     (tmp_path / "anna").mkdir()
     (tmp_path / "anna" / "pronunciations.csv").write_text("word,say,language\nDr,Doctor,\n", encoding="utf-8")
     speaker = Speaker("tiny", project="anna", output=tmp_path, device="cpu")
@@ -89,7 +89,7 @@ def test_words_of_the_projects_table_are_said_otherwise(tmp_path: Path) -> None:
     assert (first.sentences[0].said, second.sentences[0].said) == (("Dr: Doctor",), ())
 
 
-def test_a_text_is_spoken_by_several_voices(tmp_path: Path) -> None:
+def test_a_text_is_spoken_by_several_voices(tmp_path):
     anna, ben = sorted(Path("assets/demo_voice/wavs").glob("*.flac"))[:2]
     VoiceLibrary(tmp_path).make("ben", [ben])
     speaker = Speaker("starter", output=tmp_path, device="cpu", precision="fp32")
@@ -104,14 +104,14 @@ def test_a_text_is_spoken_by_several_voices(tmp_path: Path) -> None:
         speaker.speak("One. [voice: ben] Two. [voice: eve] Three.")
 
 
-def test_a_stream_that_is_left_leaves_nothing_behind(speaker: Speaker) -> None:
+def test_a_stream_that_is_left_leaves_nothing_behind(speaker):
     stream = speaker.stream("A sentence that is not played to its end, however long it is.")
     next(stream)
     stream.close()
     assert speaker._synthesizer.batch.is_idle
 
 
-def test_voices_by_name_by_recording_and_mixed(speaker: Speaker, demo_clip: Path) -> None:
+def test_voices_by_name_by_recording_and_mixed(speaker, demo_clip):
     one, two = speaker.voice(speaker.voices[0]), speaker.voice(speaker.voices[1])
     half = speaker.voice(f"{speaker.voices[0]}:1, {speaker.voices[1]}:1")
     assert torch.allclose(half.latents, (one.latents + two.latents) / 2, atol=1e-6)
@@ -122,9 +122,7 @@ def test_voices_by_name_by_recording_and_mixed(speaker: Speaker, demo_clip: Path
     assert torch.equal(speaker.voice("default").latents, speaker.voice().latents)
 
 
-def test_a_voices_name_goes_before_a_file_of_that_name(
-    speaker: Speaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_voices_name_goes_before_a_file_of_that_name(speaker, tmp_path, monkeypatch):
     name = speaker.voices[0]
     known = speaker.voice(name)
     monkeypatch.chdir(tmp_path)
@@ -150,12 +148,12 @@ def test_a_voices_name_goes_before_a_file_of_that_name(
         ({"text": "<speak>Yes."}, "not well-formed"),
     ],
 )
-def test_bad_calls_are_answered_in_words(speaker: Speaker, settings: dict, words: str) -> None:
+def test_bad_calls_are_answered_in_words(speaker, settings, words):
     with pytest.raises(UserError, match=words):
         speaker.speak(**settings)
 
 
-def test_a_text_is_spoken_without_what_the_model_cannot_read(speaker: Speaker, caplog) -> None:
+def test_a_text_is_spoken_without_what_the_model_cannot_read(speaker, caplog):
     speech = speaker.speak("**No**, *она* said 😀. 👍 ...")
     assert [sentence.text for sentence in speech.sentences] == ["No, said ."]
     assert speech.unread == ("**", "*", "😀", "👍", "о", "н", "а")
@@ -163,13 +161,13 @@ def test_a_text_is_spoken_without_what_the_model_cannot_read(speaker: Speaker, c
     assert np.array_equal(speech.wav, speaker.speak("No, said .").wav) and not speaker.speak("No.").unread
 
 
-def test_unknown_models_and_projects(tmp_path: Path) -> None:
+def test_unknown_models_and_projects(tmp_path):
     for settings in ({"model": "missing"}, {"model": "ready"}, {"model": "ready", "project": "no", "output": tmp_path}):
         with pytest.raises(UserError):
             Speaker(device="cpu", **settings)
 
 
-def test_a_mixture_needs_weights() -> None:
+def test_a_mixture_needs_weights():
     voice = Voice(latents=torch.ones(1, 32, 4), embedding=torch.ones(1, 4, 1))
     for weights in ((), ((voice, 0.0),), ((voice, 2.0), (voice, -1.0))):
         with pytest.raises(UserError, match="weights"):
@@ -190,7 +188,7 @@ class Recognizer:
         return "something else entirely" if len(self.received) == 1 else "Were it twenty fives."
 
 
-def test_a_sentence_with_other_words_is_spoken_again_and_the_better_one_kept(speaker: Speaker, monkeypatch) -> None:
+def test_a_sentence_with_other_words_is_spoken_again_and_the_better_one_kept(speaker, monkeypatch):
     recognizer = Recognizer()
     monkeypatch.setattr(word_check, "Transcriber", lambda settings: recognizer)
     monkeypatch.setattr(speaker._synthesizer, "word_check", word_check.word_check("tiny"))
@@ -208,6 +206,6 @@ def test_a_sentence_with_other_words_is_spoken_again_and_the_better_one_kept(spe
     assert len(alone.sentences[0].attempts) == 1
 
 
-def test_a_recognizer_that_is_not_here_is_refused_at_the_start() -> None:
+def test_a_recognizer_that_is_not_here_is_refused_at_the_start():
     with pytest.raises(UserError, match="no Whisper model 'nothing'"):
         Speaker("starter", device="cpu", transcriber="nothing")

@@ -26,7 +26,7 @@ def ours(tiny_model_folder):
     return Synthesizer(Base(tiny_model_folder))
 
 
-def test_voice_of_a_recording_equals_stock(ours, stock, demo_clip) -> None:
+def test_voice_of_a_recording_equals_stock(ours, stock, demo_clip):
     wav = load_reference(demo_clip, ours.limits)
     voice = ours.voice(demo_clip)
     latents = stock.get_gpt_cond_latents(
@@ -39,7 +39,7 @@ def test_voice_of_a_recording_equals_stock(ours, stock, demo_clip) -> None:
 
 
 @pytest.mark.parametrize(("text", "repetition_penalty"), [(LONG, 1.0), ("No.", 5.0)])
-def test_greedy_codes_and_sound_equal_stock(ours, stock, demo_clip, text: str, repetition_penalty: float) -> None:
+def test_greedy_codes_and_sound_equal_stock(ours, stock, demo_clip, text, repetition_penalty):
     voice = ours.voice(demo_clip)
     tokens = ours.tokenizer.encode(text, "en")
     assert tokens == stock.tokenizer.encode(text.lower(), "en")
@@ -53,7 +53,7 @@ def test_greedy_codes_and_sound_equal_stock(ours, stock, demo_clip, text: str, r
     assert (ours.vocoder(hidden, voice.embedding) - stock_sound(stock, latents, voice)).abs().max() < 1e-4
 
 
-def test_a_seed_fixes_the_speech_and_speed_its_length(ours, demo_clip) -> None:
+def test_a_seed_fixes_the_speech_and_speed_its_length(ours, demo_clip):
     voice = ours.voice(demo_clip)
 
     def say(*, seed: int, speed: float = 4.0) -> torch.Tensor:

@@ -17,7 +17,7 @@ def generator() -> torch.nn.Module:
 
 @torch.inference_mode()
 @pytest.mark.parametrize("length", [30, WINDOW - 3, WINDOW + 1, 2 * WINDOW + 77])
-def test_windows_of_one_shape_give_the_samples_of_the_whole(generator, length: int) -> None:
+def test_windows_of_one_shape_give_the_samples_of_the_whole(generator, length):
     plain = _Plain(generator, torch.float32)
     plain._is_flat, plain.module = False, generator  # as on a GPU
     shapes: list[int] = []
@@ -33,7 +33,7 @@ def test_windows_of_one_shape_give_the_samples_of_the_whole(generator, length: i
 
 @torch.inference_mode()
 @pytest.mark.parametrize("speed", [1.0, 0.7])
-def test_chunks_of_a_vocoder_of_frames_are_the_whole_sentence(speed: float) -> None:
+def test_chunks_of_a_vocoder_of_frames_are_the_whole_sentence(speed):
     torch.manual_seed(0)
     shape = DecoderShape(latent_width=16, speaker_width=8, trunk_blocks=2, vocoder_blocks=2, vocoder_width=16)
     vocoder = Vocoder(build_decoder(shape).eval())
@@ -45,5 +45,5 @@ def test_chunks_of_a_vocoder_of_frames_are_the_whole_sentence(speed: float) -> N
     torch.testing.assert_close(torch.cat(chunks, dim=1), whole, rtol=0, atol=1e-5)
 
 
-def test_a_window_has_room_for_the_context_of_its_samples() -> None:
+def test_a_window_has_room_for_the_context_of_its_samples():
     assert WINDOW > 4 * vocoder_module.CONTEXT

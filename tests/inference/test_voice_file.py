@@ -58,7 +58,7 @@ def train(project: Project, **settings) -> None:
 
 
 @pytest.fixture(scope="module")
-def anna(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def anna(tmp_path_factory) -> Project:
     """A project with a full model and a voice of the same run."""
     project = make_project(tmp_path_factory.mktemp("output"), name="anna")
     train(project)
@@ -69,7 +69,7 @@ def anna(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def ben(anna: Project) -> Project:
+def ben(anna) -> Project:
     """Another voice over the same base, of another rank."""
     project = make_project(anna.output, name="ben")
     train(project, lora_rank=4, seed=2)
@@ -111,7 +111,7 @@ def merged(file: Path) -> Synthesizer:
 
 
 @pytest.mark.parametrize("how", SETTINGS)
-def test_a_voice_has_the_codes_of_the_exported_model_and_of_its_file_merged(anna: Project, how: str) -> None:
+def test_a_voice_has_the_codes_of_the_exported_model_and_of_its_file_merged(anna, how):
     base = Synthesizer(find_base("tiny"))
     voice, own = base.adapted(voice_of(anna)), base.adapted(voice_of(anna)).default_voice()
     found = codes(voice, how)
@@ -123,7 +123,7 @@ def test_a_voice_has_the_codes_of_the_exported_model_and_of_its_file_merged(anna
     assert found != codes(base, how) and sum(map(len, found)) > 60, "the additions must matter"
 
 
-def test_voices_side_by_side_and_the_base_are_what_they_are_alone(anna: Project, ben: Project) -> None:
+def test_voices_side_by_side_and_the_base_are_what_they_are_alone(anna, ben):
     base = Synthesizer(find_base("tiny"), slots=4)
     voices = [base.adapted(voice_of(anna)), base.adapted(voice_of(ben)), base]
     alone = [codes(one, "sampled") for one in voices]
@@ -140,7 +140,7 @@ _NUMBERS_OF_A_RANK = 4 * (4 * 128 + 2 * 128 + 5 * 128 + 5 * 128)
 """Of the tiny base: four blocks, inputs and outputs of their four products."""
 
 
-def test_voices_that_nobody_uses_make_room(anna: Project, ben: Project) -> None:
+def test_voices_that_nobody_uses_make_room(anna, ben):
     base = Synthesizer(find_base("tiny"))
     voice = base.adapted(voice_of(anna))
     alone, decoder = codes(voice, "greedy"), base.batch.decoder
@@ -159,7 +159,7 @@ def test_voices_that_nobody_uses_make_room(anna: Project, ben: Project) -> None:
     assert codes(voice, "greedy") == alone
 
 
-def test_memory_of_voices_is_counted_and_freed_with_their_model(anna: Project) -> None:
+def test_memory_of_voices_is_counted_and_freed_with_their_model(anna):
     cache = ModelCache("cpu")
     before = cache.load(kind="base", source="tiny").num_bytes
     voice = cache.load(kind="voice", source=str(voice_of(anna)))
@@ -174,9 +174,7 @@ def test_memory_of_voices_is_counted_and_freed_with_their_model(anna: Project) -
         gc.enable()
 
 
-def test_a_base_that_cannot_speak_any_more_is_unloaded_whoever_spoke_over_it(
-    anna: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_that_cannot_speak_any_more_is_unloaded_whoever_spoke_over_it(anna, monkeypatch):
     def fail(slots: int) -> None:
         raise RuntimeError("a fault of the device")
 
@@ -186,7 +184,7 @@ def test_a_base_that_cannot_speak_any_more_is_unloaded_whoever_spoke_over_it(
     assert not cache.reset(voice, 4) and cache.models == {}
 
 
-def test_a_voice_survives_what_happens_to_its_file(anna: Project, ben: Project, tmp_path: Path) -> None:
+def test_a_voice_survives_what_happens_to_its_file(anna, ben, tmp_path):
     base, file = Synthesizer(find_base("tiny")), tmp_path / VOICE_FILE
     shutil.copyfile(voice_of(anna), file)
     first = base.adapted(file).adapter
@@ -199,7 +197,7 @@ def test_a_voice_survives_what_happens_to_its_file(anna: Project, ben: Project, 
     assert second is not None and (first.rank, second.rank) == (8, 4)
 
 
-def test_python_command_and_server_speak_with_it(anna: Project, ben: Project, tmp_path: Path) -> None:
+def test_python_command_and_server_speak_with_it(anna, ben, tmp_path):
     speaker = Speaker("tiny", adapter=voice_of(anna), device="cpu", precision="fp32")
     other = speaker.adapted(voice_of(ben))
     assert speaker.language == other.language == "en"
@@ -229,7 +227,7 @@ def test_python_command_and_server_speak_with_it(anna: Project, ben: Project, tm
     assert 'model="tiny"' in loaded and "/voice" not in loaded, "both are spoken by one base"
 
 
-def test_the_page_lists_it_and_its_worker_loads_the_base_once(anna: Project, ben: Project, tmp_path: Path) -> None:
+def test_the_page_lists_it_and_its_worker_loads_the_base_once(anna, ben, tmp_path):
     assert [model.id for model in speaking_models(anna)][:2] == ["ready", "voice"]
     assert speaking_models(ben)[0].id == "voice"
     own = own_recording(find_model(ben, "voice"), tmp_path)
@@ -241,7 +239,7 @@ def test_the_page_lists_it_and_its_worker_loads_the_base_once(anna: Project, ben
     assert [first.pronunciations.parent, second.pronunciations.parent] == [anna.folder, ben.folder]
 
 
-def test_the_page_exports_it_where_its_checkbox_is_ticked(anna: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_exports_it_where_its_checkbox_is_ticked(anna, monkeypatch):
     asked, studio = list[ExportConfig](), Studio(output=anna.output)
     monkeypatch.setattr(jobs, "start", lambda kind, config: asked.append(config))
     values = {"project.project": "anna", "train.run": "", "train.checkpoint": "best", "train.decoder": "default"}
@@ -294,9 +292,7 @@ def tiny() -> Synthesizer:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_file_that_does_not_fit_is_refused_in_words(
-    anna: Project, tiny: Synthesizer, tmp_path: Path, fault: str
-) -> None:
+def test_a_file_that_does_not_fit_is_refused_in_words(anna, tiny, tmp_path, fault):
     change, message = FAULTS[fault]
     file = changed(voice_of(anna), tmp_path / VOICE_FILE, change)
     if message == "BASES":
@@ -309,7 +305,7 @@ def test_a_file_that_does_not_fit_is_refused_in_words(
     assert str(where) in str(error.value)
 
 
-def test_what_is_no_file_or_cut_is_refused_without_a_trace(anna: Project, tmp_path: Path, capfd) -> None:
+def test_what_is_no_file_or_cut_is_refused_without_a_trace(anna, tmp_path, capfd):
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(voice_of(anna).read_bytes()[:5_000])
     lost = changed(
@@ -323,9 +319,7 @@ def test_what_is_no_file_or_cut_is_refused_without_a_trace(anna: Project, tmp_pa
         assert end.value.code == 2 and message in said and "Traceback" not in said
 
 
-def test_its_base_is_downloaded_by_the_name_in_the_file(
-    anna: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_its_base_is_downloaded_by_the_name_in_the_file(anna, tmp_path, monkeypatch, capfd):
     files = published_tiny()
     origin = {"name": "v2.0.2", "folder": "", "sha256": hashlib.sha256(files["model.pth"]).hexdigest()}
     file = changed(voice_of(anna), tmp_path / VOICE_FILE, lambda _, facts: facts["base"].update(origin))
@@ -340,7 +334,7 @@ def test_its_base_is_downloaded_by_the_name_in_the_file(
     assert soundfile.info(spoken).duration > 0.1
 
 
-def test_a_voice_belongs_to_a_base_and_a_lora_run(anna: Project, tmp_path: Path, caplog) -> None:
+def test_a_voice_belongs_to_a_base_and_a_lora_run(anna, tmp_path, caplog):
     run = next(iter(anna.runs.iterdir())).name
     own = ModelCache("cpu").load(kind="run", source=str(anna.runs / run), checkpoint="best")
     with pytest.raises(UserError, match="added to its base, not to a run"):

@@ -53,7 +53,7 @@ worker.main()
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(tmp_path_factory) -> Project:
     project = make_project(tmp_path_factory.mktemp("output"))
     fine_tune(tiny_run(project, num_epochs=1))
     export_model(ExportConfig(project=project.name, output=project.output))
@@ -61,7 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def queue(project: Project) -> Iterator[GenerationQueue]:
+def queue(project) -> Iterator[GenerationQueue]:
     worker = SpeechWorker(project.output, command=[sys.executable, "-c", FLOAT32_WORKER])
     queue = GenerationQueue(project.output, device="cpu", worker=worker)
     yield queue
@@ -78,7 +78,7 @@ def samples(path: Path) -> np.ndarray:
         return np.frombuffer(wav.readframes(wav.getnframes()), dtype="<i2")
 
 
-def test_every_model_of_the_project_speaks(queue: GenerationQueue, project: Project) -> None:
+def test_every_model_of_the_project_speaks(queue, project):
     ids = [model.id for model in speaking_models(project)]
     run = next(project.runs.iterdir()).name
     names = (f"run/{run}/last", f"run/{run}/best", "ready", "base/tiny")
@@ -91,7 +91,7 @@ def test_every_model_of_the_project_speaks(queue: GenerationQueue, project: Proj
     assert len(base) != len(best) or not np.array_equal(base, best)
 
 
-def test_the_worker_says_what_the_engine_says(queue: GenerationQueue, project: Project) -> None:
+def test_the_worker_says_what_the_engine_says(queue, project):
     reference = next((project.dataset / "wavs").iterdir())
     take = say(queue, project, "No. Go on.", reference=reference, reference_name="mine.wav")
     synthesizer = Synthesizer(find_base("tiny"))
@@ -104,7 +104,7 @@ def test_the_worker_says_what_the_engine_says(queue: GenerationQueue, project: P
     assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(wavs)
 
 
-def test_a_take_shows_the_words_that_were_said_otherwise(queue: GenerationQueue, project: Project) -> None:
+def test_a_take_shows_the_words_that_were_said_otherwise(queue, project):
     table = project.folder / "pronunciations.csv"
     table.write_text("word,say,language\nDr,Doctor,en\n", encoding="utf-8")
     try:
@@ -118,7 +118,7 @@ def test_a_take_shows_the_words_that_were_said_otherwise(queue: GenerationQueue,
     assert "pronounced" not in say(queue, project, "No, Dr.").message
 
 
-def test_a_take_is_spoken_by_several_voices(queue: GenerationQueue, project: Project) -> None:
+def test_a_take_is_spoken_by_several_voices(queue, project):
     library = VoiceLibrary(project.output)
     library.make("ben", [next((project.dataset / "wavs").iterdir())])
     try:
@@ -134,7 +134,7 @@ def test_a_take_is_spoken_by_several_voices(queue: GenerationQueue, project: Pro
     assert not failed.sentences, "it is said before the first line is spoken"
 
 
-def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: Path, monkeypatch) -> None:
+def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path, monkeypatch):
     def fail(batch: SpeechBatch) -> None:
         raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
@@ -149,7 +149,7 @@ def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: 
     assert json.loads(pipe.getvalue().splitlines()[-1])["kind"] == "done"
 
 
-def test_a_take_without_a_seed_is_a_new_one_and_keeps_its_seed(queue: GenerationQueue, project: Project) -> None:
+def test_a_take_without_a_seed_is_a_new_one_and_keeps_its_seed(queue, project):
     settings = replace(SETTINGS, seed=None)
     one, other = (
         ended(queue.submit(project, ["No."], model="base/tiny", settings=settings), timeout_s=LOAD_S) for _ in range(2)
@@ -157,7 +157,7 @@ def test_a_take_without_a_seed_is_a_new_one_and_keeps_its_seed(queue: Generation
     assert None not in (one.settings.seed, other.settings.seed) and one.settings.seed != other.settings.seed
 
 
-def test_the_command_speaks_with_a_checkpoint_by_its_name(project: Project, tmp_path: Path) -> None:
+def test_the_command_speaks_with_a_checkpoint_by_its_name(project, tmp_path):
     run, out = next(project.runs.iterdir()).name, tmp_path / "best.wav"
     how = ["--text", "No.", "--language", "en", "--speed", "4", "--out", str(out)]
     place = ["--project", project.name, "--output", str(project.output)]
@@ -172,7 +172,7 @@ def test_the_command_speaks_with_a_checkpoint_by_its_name(project: Project, tmp_
         synthesize.main(["--model", f"run/{run}/best", *how])
 
 
-def test_a_speaker_of_a_run_has_the_language_and_the_voice_of_the_run(project: Project) -> None:
+def test_a_speaker_of_a_run_has_the_language_and_the_voice_of_the_run(project):
     run = next(project.runs.iterdir())
     speaker = Speaker(f"run/{run.name}/best", project=project.name, output=project.output, device="cpu")
     assert speaker.language == "en"
@@ -180,7 +180,7 @@ def test_a_speaker_of_a_run_has_the_language_and_the_voice_of_the_run(project: P
     assert not torch.equal(speaker.voice().latents, speaker.voice(speaker.voices[0]).latents)
 
 
-def test_faults_of_a_line_a_language_or_a_voice_are_told(queue: GenerationQueue, project: Project) -> None:
+def test_faults_of_a_line_a_language_or_a_voice_are_told(queue, project):
     take = say(queue, project, "No.", "漢字")
     assert [line.state for line in take.lines] == ["finished", "failed"]
     assert "cannot read: 漢 字" in take.lines[1].error
@@ -194,7 +194,7 @@ def test_faults_of_a_line_a_language_or_a_voice_are_told(queue: GenerationQueue,
     assert "cannot be read as audio" in say(queue, project, "No.", reference=broken).message
 
 
-def test_a_stop_is_heard_in_the_middle_of_a_sentence(queue: GenerationQueue, project: Project) -> None:
+def test_a_stop_is_heard_in_the_middle_of_a_sentence(queue, project):
     text = "the quick brown fox jumps over the lazy dog and never comes back to the place where it had been before " * 2
     take = queue.submit(project, [text], model="base/tiny", settings=SETTINGS)
     until(take, lambda now: now.device != "", timeout_s=LOAD_S)
@@ -204,9 +204,7 @@ def test_a_stop_is_heard_in_the_middle_of_a_sentence(queue: GenerationQueue, pro
     assert read_take(take.folder).sentences == []
 
 
-def test_one_text_is_heard_within_its_sentences_and_several_are_not_streamed(
-    queue: GenerationQueue, project: Project
-) -> None:
+def test_one_text_is_heard_within_its_sentences_and_several_are_not_streamed(queue, project):
     take = say(queue, project, "No. Go on.")
     sound = queue.sound(project.name, take.id)
     assert sound is not None

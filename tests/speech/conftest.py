@@ -1,7 +1,6 @@
 """An empty project, and a queue whose worker is quick."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,14 @@ from utils.speech.take_queue import GenerationQueue
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path) -> Project:
     project = Project(name="voice", output=tmp_path)
     project.folder.mkdir()
     return project
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[GenerationQueue]:
+def queue(tmp_path) -> Iterator[GenerationQueue]:
     queue = GenerationQueue(tmp_path, device="cpu", worker=worker(tmp_path))
     yield queue
     queue.release("the test is over")

@@ -15,7 +15,7 @@ RATE = 22_050
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> VoiceLibrary:
+def library(tmp_path) -> VoiceLibrary:
     return VoiceLibrary(tmp_path / "output")
 
 
@@ -31,7 +31,7 @@ def weights(library: VoiceLibrary, name: str) -> list[float]:
         return [weight for _, weight in recordings]
 
 
-def test_a_voice_is_made_of_several_recordings_renamed_and_removed(library: VoiceLibrary, tmp_path: Path) -> None:
+def test_a_voice_is_made_of_several_recordings_renamed_and_removed(library, tmp_path):
     made = library.make("anna", [sound(tmp_path, "a.wav"), sound(tmp_path, "b.flac", seconds=VOICE_S + 5)])
     with opened(made.path) as recordings:
         assert [(soundfile.info(path).duration, weight) for path, weight in recordings] == [(1, 1), (VOICE_S, 1)]
@@ -43,7 +43,7 @@ def test_a_voice_is_made_of_several_recordings_renamed_and_removed(library: Voic
     assert library.remove("maria") and not library.remove("maria") and library.all() == []
 
 
-def test_mixtures_weigh_voices_and_mixtures_of_mixtures_their_parts(library: VoiceLibrary, tmp_path: Path) -> None:
+def test_mixtures_weigh_voices_and_mixtures_of_mixtures_their_parts(library, tmp_path):
     library.make("two", [sound(tmp_path, "a.wav"), sound(tmp_path, "b.wav")])
     library.folder.joinpath("ben.wav").write_bytes(sound(tmp_path, "c.wav").read_bytes())  # as the server keeps it
     library.mix("half", "two:0.6, ben:0.4")
@@ -57,7 +57,7 @@ def test_mixtures_weigh_voices_and_mixtures_of_mixtures_their_parts(library: Voi
 @pytest.mark.parametrize(
     "name", ["", "..", "../anna", "a/b", "a:b", "a,b", "default", "nul", "x" * 65, "a\0", "anna", "ANNA"]
 )
-def test_names_that_cannot_be_used_or_are_taken_are_refused(library: VoiceLibrary, tmp_path: Path, name: str) -> None:
+def test_names_that_cannot_be_used_or_are_taken_are_refused(library, tmp_path, name):
     library.make("anna", [sound(tmp_path, "a.wav")])
     before = {path: path.read_bytes() for path in library.folder.iterdir()}
     for attempt in (
@@ -70,7 +70,7 @@ def test_names_that_cannot_be_used_or_are_taken_are_refused(library: VoiceLibrar
     assert {path: path.read_bytes() for path in library.folder.iterdir()} == before
 
 
-def test_recordings_that_are_no_voice_are_refused_by_name(library: VoiceLibrary, tmp_path: Path) -> None:
+def test_recordings_that_are_no_voice_are_refused_by_name(library, tmp_path):
     (tmp_path / "text.wav").write_bytes(b"no sound")
     for path, said in (
         (tmp_path / "text.wav", "cannot be read"),
@@ -88,7 +88,7 @@ def test_recordings_that_are_no_voice_are_refused_by_name(library: VoiceLibrary,
 
 
 @pytest.mark.parametrize("mixture", ["ben", "anna:0", "anna:-1", "anna:nan", "anna:inf", "anna," * 9, "../anna:1"])
-def test_mixtures_of_nothing_are_refused(library: VoiceLibrary, tmp_path: Path, mixture: str) -> None:
+def test_mixtures_of_nothing_are_refused(library, tmp_path, mixture):
     library.make("anna", [sound(tmp_path, "a.wav")])
     with pytest.raises(UserError):
         library.mix("new", mixture)
@@ -106,7 +106,7 @@ def test_mixtures_of_nothing_are_refused(library: VoiceLibrary, tmp_path: Path, 
         [],
     ],
 )
-def test_a_damaged_voice_is_named(library: VoiceLibrary, index: object) -> None:
+def test_a_damaged_voice_is_named(library, index):
     library.folder.mkdir(parents=True)
     path = library.folder / "odd.voice"
     with zipfile.ZipFile(path, "w") as archive:

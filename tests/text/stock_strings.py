@@ -1,55 +1,11 @@
 """Strings in the 17 languages that stock coqui-tts has cleaners for: what people write in transcripts."""
 
-SENTENCES = {
-    "en": "The QUICK Brown Fox's den, isn't IT?",
-    "es": "¿Mañana ÑANDÚ, Pingüino? ¡Árbol!",
-    "fr": "Où ÊTES-vous, Œuvre d'Été ?",
-    "de": "Übung macht den MEISTER, Straße GROẞ und groß.",
-    "it": "PERCHÉ l'Albero È così?",
-    "pt": "Ação, CORAÇÃO e Avô à mão.",
-    "pl": "Zażółć GĘŚLĄ Jaźń, Łódź!",
-    "tr": "İstanbul'da IŞIK, Iğdır'da DİYARBAKIR; Öğle ÜZÜMÜ ve Çığ Şiş ÖĞÜN.",
-    "ru": "Съешь ЕЩЁ этих Мягких булок, ЙОД!",
-    "nl": "IJsland en De Heer's Één ZEEËN.",
-    "cs": "Příliš ŽLUŤOUČKÝ Kůň úpěl ďábelské Ódy.",
-    "ar": "كَيْفَ حالُكَ اليوم؟ أنا بخير، شكراً.",
-    "hu": "Árvíztűrő TÜKÖRFÚRÓGÉP, Őz és Űr.",
-    "ko": "오늘 날씨가 정말 좋네요, KBS 뉴스입니다!",
-    "zh": "今天天气很好，我们去公园。NBA比赛！",
-    "ja": "今日はNHKニュースを見ました。「東京タワー」です！",
-    "hi": "आज मौसम बहुत अच्छा है। BBC हिन्दी, क्या हाल है?",
-}
-ABBREVIATIONS = {
-    "en": "Mrs. Mr. Dr. St. Co. Jr. Maj. Gen. Drs. Rev. Lt. Hon. Sgt. Capt. Esq. Ltd. Col. Ft.",
-    "es": "Sra. Sr. Dr. Dra. St. Co. Jr. Ltd.",
-    "fr": "Mme. Mr. Dr. St. Co. Jr. Ltd.",
-    "de": "Fr. Dr. St. Co. Jr.",
-    "it": "Sig. Dr. St. Co. Jr. Ltd.",
-    "pt": "Sra. Sr. Dr. Dra. St. Co. Jr. Ltd.",
-    "pl": "P. M. Dr. Sw. Jr.",
-    "tr": "B. Byk. Dr. İng.",
-    "ru": "Г-жа Г-н Д-р",
-    "nl": "Dhr. Mevr. Dr. Jhr.",
-    "cs": "Dr. Ing. P.",
-    "hu": "Dr. B. Nőv.",
-}
-ORDINALS = {
-    "en": "1st 2nd 3rd 21ST",
-    "es": "1º 2ª 1er 3os",
-    "fr": "1er 2e 1re 3ème",
-    "de": "1. Mai, der 3. Tag",
-    "it": "1° 2ª 3o",
-    "pt": "1º 2ª 3os",
-    "pl": "1º 2nd",
-    "tr": "1. 2nci 3üncü",
-    "ru": "1-й 2-я 5-го",
-    "nl": "1ste 2de 3e",
-    "cs": "1. května",
-    "ar": "3ون 5ث",
-    "hu": "1. 3adik 5ödik",
-    "ko": "1번째 2차",
-    "hi": "1st 2ND",
-}
+import json
+from pathlib import Path
+
+TABLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+"""Sentences, abbreviations and ordinals by language; and `differences`, by reason and language: what we read otherwise
+than stock does."""
 WRITTEN = (
     # numbers
     *("7", "007", "2024", "1,234", "1.234", "1,234.56", "1.234,56", "12.5", "12,5", "0.05", "-3", "1 000 000"),
@@ -61,7 +17,7 @@ WRITTEN = (
 )
 """Written behind a word of each language."""
 _WORDS = "The Mañana Où Übung PERCHÉ Ação Zażółć İyi Съешь IJsland Příliš كَيْفَ Árvíztűrő 오늘 今天 駅は आज"
-WORDS = dict(zip(SENTENCES, _WORDS.split(), strict=True))
+WORDS = dict(zip(TABLES["sentences"], _WORDS.split(), strict=True))
 ALONE = (
     ("  padded  ", "en"),
     ("١٢٣", "ar"),
@@ -87,208 +43,9 @@ ALONE = (
 )
 
 
-AMOUNTS = "stock lacks words for a currency, a percentage or decimals, or has them in another language"
-CAPITALS = "number words of num2words come with capitals, which no base has letters for"
-JAPANESE = "stock leaves digits and signs, for which XTTS v2 has no tokens or no sound"
-HINDI = "stock fails on every digit: num2words has no Hindi"
-ARABIC = "stock leaves the digits, separators and signs of Arabic scripts, and a clip would be dropped for them"
-WIDE = "stock knows wide digits and signs in Chinese only"
-COMPOSED = "letters are composed before stock's rules, which know the composed ones"
-INVISIBLE = "what is never spoken is no reason to drop a clip"
-RULELESS = "a rule that raises is replaced by a plain number"
-DATES = "dates and times are read as such: neither as decimals nor with the pause of a colon"
-SIGNS = "points and commas in a number: stock reads those of the other convention as two numbers"
-DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
-    AMOUNTS: {
-        ("en", "¥500"): "the five hundred yen",
-        ("es", "¥500"): "mañana quinientos yenes",
-        ("es", "1 000 000"): "mañana un millón",
-        ("fr", "1 000 000"): "où un million",
-        ("de", "1 000 000"): "übung eine million",
-        ("it", "1 000 000"): "perché un milione",
-        ("pt", "1 000 000"): "ação um milhão",
-        ("pl", "1 000 000"): "zażółć milion",
-        ("ru", "1 000 000"): "съешь один миллион",
-        ("cs", "1 000 000"): "příliš milion",
-        ("hu", "1 000 000"): "árvíztűrő egymillió",
-        ("fr", "¥500"): "où cinq cents yens",
-        ("de", "¥500"): "übung fünfhundert yen",
-        ("it", "¥500"): "perché cinquecento yen",
-        ("pt", "¥500"): "ação quinhentos ienes",
-        ("pl", "£3.50"): "zażółć trzy funty pięćdziesiąt pensów",
-        ("pl", "¥500"): "zażółć pięćset jenów",
-        ("tr", "1,234"): "iyi bir virgül ikiyüzotuzdört",
-        ("tr", "1,234.56"): "iyi binikiyüzotuzdört virgül ellialtı",
-        ("tr", "1.234,56"): "iyi binikiyüzotuzdört virgül ellialtı",
-        ("tr", "12.5"): "iyi oniki virgül beş",
-        ("tr", "12,5"): "iyi oniki virgül beş",
-        ("tr", "0.05"): "iyi sıfır virgül sıfır beş",
-        ("tr", "$20"): "iyi yirmi dolar",
-        ("tr", "20.15€"): "iyi yirmi avro onbeş sent",
-        ("tr", "€5"): "iyi beş avro",
-        ("tr", "£3.50"): "iyi üç sterlin elli peni",
-        ("tr", "50%"): "iyi yüzde elli",
-        ("tr", "¥500"): "iyi beşyüz yen",
-        ("ru", "£3.50"): "съешь три фунта пятьдесят пенсов",
-        ("ru", "¥500"): "съешь пятьсот иен",
-        ("nl", "¥500"): "ijsland vijfhonderd yen",
-        ("cs", "$20"): "příliš dvacet dolarů",
-        ("cs", "20$"): "příliš dvacet dolarů",
-        ("cs", "50%"): "příliš padesát procent",
-        ("cs", "£3.50"): "příliš tři libry padesát pencí",
-        ("cs", "¥500"): "příliš pětset jenů",
-        ("ar", "1,234"): "كَيْفَ واحد فاصلة مئتان و أربعة و ثلاثون",
-        ("ar", "1,234.56"): "كَيْفَ ألف و مئتان و أربعة و ثلاثون فاصلة ستة و خمسون",
-        ("ar", "1.234,56"): "كَيْفَ ألف و مئتان و أربعة و ثلاثون فاصلة ستة و خمسون",
-        ("ar", "12.5"): "كَيْفَ اثنا عشر فاصلة خمسة",
-        ("ar", "12,5"): "كَيْفَ اثنا عشر فاصلة خمسة",
-        ("ar", "0.05"): "كَيْفَ صفر فاصلة صفر خمسة",
-        ("ar", "$20"): "كَيْفَ عشرون دولارا",
-        ("ar", "20$"): "كَيْفَ عشرون دولارا",
-        ("ar", "20.15€"): "كَيْفَ عشرون يورو خمسة عشر سنتا",
-        ("ar", "€5"): "كَيْفَ خمسة يورو",
-        ("ar", "£3.50"): "كَيْفَ ثلاثة جنيهات خمسون بنسا",
-        ("ar", "¥500"): "كَيْفَ خمسمائة ين",
-        ("hu", "$20"): "árvíztűrő húsz dollár",
-        ("hu", "20$"): "árvíztűrő húsz dollár",
-        ("hu", "20.15€"): "árvíztűrő húsz euró tizenöt cent",
-        ("hu", "€5"): "árvíztűrő öt euró",
-        ("hu", "£3.50"): "árvíztűrő három font ötven penny",
-        ("hu", "¥500"): "árvíztűrő ötszáz jen",
-        ("ko", "$20"): "oneul isib dalleo",
-        ("ko", "20$"): "oneul isib dalleo",
-        ("ko", "20.15€"): "oneul isib jeom il o yulo",
-        ("ko", "€5"): "oneul o yulo",
-        ("ko", "£3.50"): "oneul sam jeom o pa-undeu",
-        ("ko", "¥500"): "oneul obaeg en",
-        ("zh", "$20"): "jin1tian1 er4shi2mei3yuan2",
-        ("zh", "20$"): "jin1tian1 er4shi2mei3yuan2",
-        ("zh", "20.15€"): "jin1tian1 er4shi2dian3yi1wu3ou1yuan2",
-        ("zh", "€5"): "jin1tian1 wu3ou1yuan2",
-        ("zh", "£3.50"): "jin1tian1 san1dian3wu3ling2ying1bang4",
-        ("zh", "¥500"): "jin1tian1 wu3bai3yuan2",
-        ("hi", "¥500"): "आज पाँच सौ येन",
-        ("ar", "١٢٫٥"): "اثنا عشر فاصلة خمسة",
-        ("ar", "12٫5"): "اثنا عشر فاصلة خمسة",
-    },
-    CAPITALS: {
-        ("de", "1,234"): "übung eins komma zwei drei vier",
-        ("de", "1,234.56"): "übung eintausendzweihundertvierunddreißig komma fünf sechs",
-        ("de", "1.234,56"): "übung eintausendzweihundertvierunddreißig komma fünf sechs",
-        ("de", "12.5"): "übung zwölf komma fünf",
-        ("de", "12,5"): "übung zwölf komma fünf",
-        ("de", "0.05"): "übung null komma null fünf",
-        ("de", "$20"): "übung zwanzig dollar",
-        ("de", "20$"): "übung zwanzig dollar",
-        ("de", "20.15€"): "übung zwanzig euro und fünfzehn cent",
-        ("de", "€5"): "übung fünf euro",
-        ("de", "£3.50"): "übung drei pfund und fünfzig pence",
-    },
-    JAPANESE: {
-        ("ja", "7"): "eki wa nana",
-        ("ja", "007"): "eki wa zero zero nana",
-        ("ja", "2024"): "eki wa nisen nijuu yon",
-        ("ja", "1,234"): "eki wa sen nihyaku sanjuu yon",
-        ("ja", "1.234"): "eki wa ichi ten ni san yon",
-        ("ja", "1,234.56"): "eki wa sen nihyaku sanjuu yon ten goroku",
-        ("ja", "1.234,56"): "eki wa sen nihyaku sanjuu yon ten goroku",
-        ("ja", "12.5"): "eki wa juu ni ten go",
-        ("ja", "12,5"): "eki wa juu ni ten go",
-        ("ja", "0.05"): "eki wa zero ten zero go",
-        ("ja", "-3"): "eki wa - san",
-        ("ja", "1 000 000"): "eki wa ichi zero zero zero zero zero zero",
-        ("ja", "$20"): "eki wa nijuu dollar",
-        ("ja", "20$"): "eki wa nijuu dollar",
-        ("ja", "20.15€"): "eki wa nijuu ten ichi go euro",
-        ("ja", "€5"): "eki wa go euro",
-        ("ja", "£3.50"): "eki wa san ten go zero pond",
-        ("ja", "50%"): "eki wa gojuu percent",
-        ("ja", "% 50"): "eki wa percent gojuu",
-        ("ja", "20°"): "eki wa nijuu",
-        ("ja", "#1"): "eki wa# ichi",
-        ("ja", "&"): "eki wa and",
-        ("ja", "3 + 4 = 7"): "eki wa san+ yon= nana",
-        ("ja", "¥500"): "eki wa gohyaku en",
-    },
-    HINDI: {
-        ("hi", "7"): "आज सात",
-        ("hi", "007"): "आज सात",
-        ("hi", "2024"): "आज दो हज़ार चौबीस",
-        ("hi", "1,234"): "आज एक हज़ार दो सौ चौंतीस",
-        ("hi", "1.234"): "आज एक दशमलव दो तीन चार",
-        ("hi", "1,234.56"): "आज एक हज़ार दो सौ चौंतीस दशमलव पाँच छह",
-        ("hi", "1.234,56"): "आज एक हज़ार दो सौ चौंतीस दशमलव पाँच छह",
-        ("hi", "12.5"): "आज बारह दशमलव पाँच",
-        ("hi", "12,5"): "आज बारह दशमलव पाँच",
-        ("hi", "0.05"): "आज शून्य दशमलव शून्य पाँच",
-        ("hi", "-3"): "आज -तीन",
-        ("hi", "1 000 000"): "आज एक शून्य शून्य",
-        ("hi", "$20"): "आज बीस डॉलर",
-        ("hi", "20$"): "आज बीस डॉलर",
-        ("hi", "20.15€"): "आज बीस दशमलव एक पाँच यूरो",
-        ("hi", "€5"): "आज पाँच यूरो",
-        ("hi", "£3.50"): "आज तीन दशमलव पाँच शून्य पाउंड",
-        ("hi", "50%"): "आज पचास प्रतिशत",
-        ("hi", "% 50"): "आज प्रतिशत पचास",
-        ("hi", "20°"): "आज बीस डिग्री",
-        ("hi", "#1"): "आज हैश एक",
-        ("hi", "3 + 4 = 7"): "आज तीन + चार = सात",
-        ("hi", "1st 2ND"): "पहला दूसरा",
-        ("hi", "५० लोग"): "पचास लोग",
-    },
-    ARABIC: {
-        ("ar", "١٢٣"): "مائة و ثلاثة و عشرون",
-        ("ar", "١٬٢٣٤٬٥٦٧"): "مليون و مئتان و أربعة و ثلاثون ألفاً و خمسمائة و سبعة و ستون",
-        ("ar", "٥٠٪"): "خمسون في المئة",
-        ("ar", "٪"): "في المئة",
-        ("ar", "۵۰ ۱۲"): "خمسون اثنا عشر",
-    },
-    WIDE: {
-        ("ko", "50％"): "osib peosenteu",
-        ("ko", "R＆B"): "r geuligo b",
-        ("ja", "R＆B"): "r and b",
-        ("ko", "ａ１"): "ａil",
-    },
-    COMPOSED: {
-        ("fr", "cafe\u0301"): "café",
-        ("tr", "I\u0307stanbul"): "istanbul",
-    },
-    INVISIBLE: {
-        ("en", "in\xadvisible\u200b"): "invisible",
-    },
-    RULELESS: {
-        ("cs", "1. května"): "prvního května",
-    },
-    SIGNS: {
-        ("en", "1.234,56"): "the one thousand, two hundred and thirty-four point five six",
-        ("es", "1,234.56"): "mañana mil doscientos treinta y cuatro punto cinco seis",
-        ("fr", "1,234.56"): "où mille deux cent trente-quatre virgule cinq six",
-        ("it", "1,234.56"): "perché milleduecentotrentaquattro virgola cinque sei",
-        ("pt", "1,234.56"): "ação mil duzentos e trinta e quatro vírgula cinco seis",
-        ("pl", "1,234.56"): "zażółć tysiąc dwieście trzydzieści cztery przecinek pięćdziesiąt sześć",
-        ("ru", "1.234,56"): "съешь одна тысяча двести тридцать четыре целых пятьдесят шесть сотых",
-        ("nl", "1,234.56"): "ijsland duizendtweehonderdvierendertig komma vijf zes",
-        ("cs", "1,234.56"): "příliš tisíc dvěstě třicet čtyři celá padesát šest",
-        ("hu", "1,234.56"): "árvíztűrő ezerkétszázharmincnégy egész ötvenhat század",
-        ("ko", "1,234"): "oneul cheon-ibaegsamsibsa",
-        ("ko", "1,234.56"): "oneul cheon-ibaegsamsibsa jeom o yug",
-        ("zh", "1,234"): "jin1tian1 yi1qian1liang3bai3san1shi2si4",
-        ("zh", "1,234.56"): "jin1tian1 yi1qian1liang3bai3san1shi2si4dian3wu3liu4",
-        ("zh", "1.234,56"): "jin1tian1 yi1qian1liang3bai3san1shi2si4dian3wu3liu4",
-        ("zh", "12,5"): "jin1tian1 shi2er4dian3wu3",
-    },
-    DATES: {
-        ("de", "17.5.2024"): "siebzehnte mai zweitausendvierundzwanzig",
-        ("en", "2024-05-17"): "may seventeenth, two thousand and twenty-four",
-        ("en", "3:45"): "three forty-five",
-        ("ja", "3:45"): "san ji yonjuu go fun",
-    },
-}
-"""Every text that we read otherwise than stock, by reason: (language, written) and what we read."""
-
-
 def all_strings() -> list[tuple[str, str, str]]:
     """(language, written, whole text); no two are alike."""
     beside = [(code, written, f"{word} {written}") for code, word in WORDS.items() for written in WRITTEN]
-    own = [(code, text, text) for table in (SENTENCES, ABBREVIATIONS, ORDINALS) for code, text in table.items()]
+    tables = [TABLES[name].items() for name in ("sentences", "abbreviations", "ordinals")]
+    own = [(code, text, text) for table in tables for code, text in table]
     return [*beside, *own, *((code, text, text) for text, code in ALONE)]

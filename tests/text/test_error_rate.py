@@ -18,9 +18,9 @@ from utils.text.error_rate import character_error_rate, letters
         ("你好。", "你好", 0.0),
     ],
 )
-def test_the_rate_is_the_share_of_letters_that_differ(transcript: str, recognized: str, expected: float) -> None:
+def test_the_rate_is_the_share_of_letters_that_differ(transcript, recognized, expected):
     assert character_error_rate(transcript, recognized) == pytest.approx(expected)
 
 
-def test_vowel_signs_are_letters_too() -> None:
+def test_vowel_signs_are_letters_too():
     assert letters("नमस्ते!") == "नमस्ते"

@@ -7,12 +7,12 @@ from utils.text.marks import Part, read_marks, voices_in
 from utils.text.split import PAUSE_S, SENTENCE_PAUSE_S, pause_after
 
 
-def test_plain_text_stays_as_it_is() -> None:
+def test_plain_text_stays_as_it_is():
     for text in ("Hello.", "", "a < b and [brackets]", "<b>bold</b>", "[pauses are good]"):
         assert read_marks(text) == [Part(text)]
 
 
-def test_pauses_in_plain_text() -> None:
+def test_pauses_in_plain_text():
     assert read_marks("One [pause 0.5] two<break time='300ms'/> three[pause]") == [
         Part("One ", pause_s=0.5),
         Part(" two", pause_s=0.3),
@@ -21,7 +21,7 @@ def test_pauses_in_plain_text() -> None:
     assert read_marks('One<break strength="strong"/> two') == [Part("One", pause_s=0.7), Part(" two")]
 
 
-def test_ssml() -> None:
+def test_ssml():
     text = """<speak xml:lang="en"><p><s>One.</s> <s>Two.</s></p>
       Three <lang xml:lang="de">vier</lang> five<break time="2s"/></speak>"""
     parts = [(part.text.split(), part.language, part.pause_s) for part in read_marks(text)]
@@ -34,7 +34,7 @@ def test_ssml() -> None:
     ]
 
 
-def test_voices() -> None:
+def test_voices():
     parts = [(part.text.strip(), part.voice, part.pause_s) for part in read_marks(
         "One. [voice: Maria Luz] Two. [pause 0.5][Voice:ben]Three.[voice: Default] Four."
     )]  # fmt: skip
@@ -66,7 +66,7 @@ def test_voices() -> None:
         ("One [pause nan] two", "a pause is 'nan'"),
     ],
 )
-def test_bad_marks_are_refused_by_name(text: str, words: str | None) -> None:
+def test_bad_marks_are_refused_by_name(text, words):
     if words is None:
         assert read_marks(text) == [Part(text)]  # it does not begin as SSML: the letters are spoken
         return
@@ -74,7 +74,7 @@ def test_bad_marks_are_refused_by_name(text: str, words: str | None) -> None:
         read_marks(text)
 
 
-def test_pause_by_punctuation() -> None:
+def test_pause_by_punctuation():
     assert [pause_after(text) for text in ("End.", 'She said: "No!"', "first,", "a word", "", "终。")] == [
         SENTENCE_PAUSE_S,
         SENTENCE_PAUSE_S,

@@ -21,7 +21,7 @@ Café,coffee place,
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     (tmp_path / "pronunciations.csv").write_text(TABLE, encoding="utf-8-sig")
     return tmp_path / "pronunciations.csv"
 
@@ -39,12 +39,12 @@ def path(tmp_path: Path) -> Path:
         ("en", "Cafe\u0301", "coffee place"),
     ],
 )
-def test_whole_words_are_replaced(path: Path, language: str, text: str, said: str) -> None:
+def test_whole_words_are_replaced(path, language, text, said):
     found, used = pronounce(text, language, read_pronunciations(path))
     assert found == said and all(one.partition(": ")[2] in said for one in used) and used
 
 
-def test_text_without_such_words_stays(path: Path, tmp_path: Path) -> None:
+def test_text_without_such_words_stays(path, tmp_path):
     assert pronounce("Nothing.", "en", read_pronunciations(path)) == ("Nothing.", [])
     assert pronounce("Nothing.", "en", read_pronunciations(tmp_path / "none.csv")) == ("Nothing.", [])
 
@@ -53,7 +53,7 @@ ROWS = (b"GPU,,\n", b"\xff,x,\n", b"Dr,Doctor, so,en\n")
 
 
 @pytest.mark.parametrize("content", [b"Dr;Doctor\n", *(b"word,say,language\n" + row for row in ROWS)])
-def test_table_that_is_none_is_refused_by_its_path(path: Path, content: bytes) -> None:
+def test_table_that_is_none_is_refused_by_its_path(path, content):
     path.write_bytes(content)
     with pytest.raises(UserError, match="word,say,language") as error:
         read_pronunciations(path)

@@ -10,7 +10,7 @@ WORDS = st.text(alphabet="abcdefgh.,!?;። 。", max_size=300)
 
 
 @given(WORDS, st.integers(20, 60))
-def test_no_letter_is_lost_and_no_word_cut(text: str, limit: int) -> None:
+def test_no_letter_is_lost_and_no_word_cut(text, limit):
     pieces = split_text(text, limit)
     squeezed = "".join(text.split())
     assert "".join("".join(pieces).split()) == squeezed
@@ -37,22 +37,22 @@ def test_no_letter_is_lost_and_no_word_cut(text: str, limit: int) -> None:
         ("", 10, []),
     ],
 )
-def test_pieces(text: str, limit: int, pieces: list[str]) -> None:
+def test_pieces(text, limit, pieces):
     assert split_text(text, limit) == pieces
 
 
-def test_a_word_longer_than_the_limit_stays_whole() -> None:
+def test_a_word_longer_than_the_limit_stays_whole():
     assert split_text("a " + "x" * 30 + " b", 10) == ["a", "x" * 30, "b"]
 
 
 @given(WORDS, st.integers(20, 60))
-def test_no_letter_is_lost_when_sentences_stand_alone(text: str, limit: int) -> None:
+def test_no_letter_is_lost_when_sentences_stand_alone(text, limit):
     squeezed = "".join(text.split())
     for split in (split_sentences, split_quick):
         assert "".join("".join(split(text, limit)).split()) == squeezed
 
 
-def test_sentences_alone_and_the_first_alone() -> None:
+def test_sentences_alone_and_the_first_alone():
     text = "One. Two! Three is longer, and continues."
     assert split_sentences(text, 100) == ["One.", "Two!", "Three is longer, and continues."]
     assert split_quick(text, 100) == ["One.", "Two! Three is longer, and continues."]

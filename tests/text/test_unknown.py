@@ -1,7 +1,5 @@
 """Characters that a base cannot read are counted over all clips, each with what to do about it."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.dataset.recordings import add_row, config, make_source
@@ -26,21 +24,21 @@ LETTERS = set("abcdefghijklmnopqrstuvwxyz'\"-,. ")
         ("🙂", "write it as a word, or remove it"),
     ],
 )
-def test_what_could_be_written_instead(character: str, expected: str) -> None:
+def test_what_could_be_written_instead(character, expected):
     assert suggestion(character, lambda text: set(text) <= LETTERS, extend=EXTEND) == expected
 
 
-def test_nothing_is_suggested_that_the_base_cannot_read_either() -> None:
+def test_nothing_is_suggested_that_the_base_cannot_read_either():
     assert "utils.cli.language" in suggestion("é", lambda text: False)
 
 
-def test_they_are_counted_over_all_clips_the_most_frequent_first() -> None:
+def test_they_are_counted_over_all_clips_the_most_frequent_first():
     found = count_unknown([("a ⵣ ⵣ", {"ⵣ": "x"}), ("🙂 ⵣ", {"ⵣ": "x", "🙂": "y"})])
     assert [(item.character, item.count, item.clips) for item in found] == [("ⵣ", 3, 2), ("🙂", 1, 1)]
     assert (found[0].title, found[0].advice) == ("ⵣ (U+2D63 tifinagh letter yaz)", "3 times in 2 clips; x")
 
 
-def test_the_reports_list_them_and_show_what_the_model_reads(tmp_path: Path) -> None:
+def test_the_reports_list_them_and_show_what_the_model_reads(tmp_path):
     source = make_source(tmp_path / "in", 4)
     for name, text in (("demo-01", "Sun ⵣ and ⵣ."), ("demo-02", "Only ⵣ 🙂."), ("demo-03", "It cost $5 & more.")):
         table = (source / "metadata.csv").read_text().splitlines()

@@ -34,13 +34,13 @@ def _cuts(recording: str, count: int, *, first: int = 0, speaker: str = "one") -
     ("count", "fraction", "held_out"),
     [(2, 0.1, 1), (3, 0.9, 2), (5, 0.1, 1), (40, 0.1, 4), (40, 0.25, 10), (2, 0.99, 1)],
 )
-def test_the_share_is_held_out_and_neither_set_is_empty(count: int, fraction: float, held_out: int) -> None:
+def test_the_share_is_held_out_and_neither_set_is_empty(count, fraction, held_out):
     splits = assign_splits(_sounds(_hashes(count)), fraction=fraction, assigned={})
     assert len(splits) == count
     assert list(splits.values()).count("eval") == held_out
 
 
-def test_the_order_of_the_input_has_no_influence() -> None:
+def test_the_order_of_the_input_has_no_influence():
     shuffled = _hashes(50)
     random.Random(1).shuffle(shuffled)
     assert assign_splits(_sounds(shuffled), fraction=0.2, assigned={}) == assign_splits(
@@ -48,7 +48,7 @@ def test_the_order_of_the_input_has_no_influence() -> None:
     )
 
 
-def test_no_clip_moves_while_a_dataset_grows() -> None:
+def test_no_clip_moves_while_a_dataset_grows():
     splits = assign_splits(_sounds(_hashes(10)), fraction=0.1, assigned={})
     for count in range(11, 200, 7):
         grown = assign_splits(_sounds(_hashes(count)), fraction=0.1, assigned=splits)
@@ -57,13 +57,13 @@ def test_no_clip_moves_while_a_dataset_grows() -> None:
         splits = grown
 
 
-def test_a_smaller_share_moves_nothing_back() -> None:
+def test_a_smaller_share_moves_nothing_back():
     splits = assign_splits(_sounds(_hashes(10)), fraction=0.5, assigned={})
     grown = assign_splits(_sounds(_hashes(12)), fraction=0.1, assigned=splits)
     assert list(grown.values()).count("eval") == 5
 
 
-def test_an_emptied_set_is_filled_from_new_clips() -> None:
+def test_an_emptied_set_is_filled_from_new_clips():
     old = _hashes(3)
     only_train = assign_splits(_sounds([*old, *_hashes(2, 10)]), fraction=0.1, assigned=dict.fromkeys(old, "train"))
     only_eval = assign_splits(_sounds([*old, *_hashes(2, 10)]), fraction=0.9, assigned=dict.fromkeys(old, "eval"))
@@ -78,12 +78,12 @@ def test_an_emptied_set_is_filled_from_new_clips() -> None:
         (_hashes(3), dict.fromkeys(_hashes(3), "eval"), "training set would be empty: none of the 3"),
     ],
 )
-def test_an_empty_set_is_refused(clips: list[str], assigned: dict, message: str) -> None:
+def test_an_empty_set_is_refused(clips, assigned, message):
     with pytest.raises(UserError, match=message):
         assign_splits(_sounds(clips), fraction=0.1, assigned=assigned)
 
 
-def test_cuts_of_one_recording_stay_together_when_there_are_others() -> None:
+def test_cuts_of_one_recording_stay_together_when_there_are_others():
     recordings = {name: _cuts(name, count) for name, count in (("a", 6), ("b", 4), ("c", 30), ("d", 3), ("e", 40))}
     clips = [clip for found in recordings.values() for clip in found]
     splits = assign_splits(clips, fraction=0.1, assigned={})
@@ -92,7 +92,7 @@ def test_cuts_of_one_recording_stay_together_when_there_are_others() -> None:
     assert len(mixed) <= 1, "at most one recording is parted"
 
 
-def test_of_a_single_recording_a_stretch_is_held_out() -> None:
+def test_of_a_single_recording_a_stretch_is_held_out():
     clips = _cuts("a", 50)
     splits = assign_splits(clips, fraction=0.1, assigned={})
     held_out = [n for n, clip in enumerate(clips) if splits[clip.audio_hash] == "eval"]
@@ -101,7 +101,7 @@ def test_of_a_single_recording_a_stretch_is_held_out() -> None:
     assert held_out[0] > 0 and held_out[-1] < 49
 
 
-def test_new_cuts_go_where_their_neighbours_are() -> None:
+def test_new_cuts_go_where_their_neighbours_are():
     splits = assign_splits(_cuts("a", 20), fraction=0.2, assigned={})
     between = [_clip(f"new{n}", "one", "a", 5.0 * n + 1) for n in range(20)]
     grown = assign_splits([*_cuts("a", 20), *between], fraction=0.2, assigned=splits)
@@ -110,7 +110,7 @@ def test_new_cuts_go_where_their_neighbours_are() -> None:
     assert list(later.values()).count("eval") == 4, "what follows the recording does not all follow the held-out part"
 
 
-def test_each_speaker_gives_its_share() -> None:
+def test_each_speaker_gives_its_share():
     clips = [clip for name in "abc" for clip in _sounds_of(name, 20)] + _sounds_of("d", 3)
     splits = assign_splits(clips, fraction=0.1, assigned={})
     counts = {name: sum(splits[c.audio_hash] == "eval" for c in clips if c.speaker == name) for name in "abcd"}

@@ -27,7 +27,7 @@ from utils.project.paths import Project
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path) -> Path:
     return make_source(tmp_path / "in", 5)
 
 

@@ -21,12 +21,12 @@ def config(source: Path, output: Path, **more: object) -> PrepareConfig:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path) -> Path:
     return make_source(tmp_path / "in", 5)
 
 
 @pytest.fixture
-def project(tmp_path: Path, source: Path) -> Project:
+def project(tmp_path, source) -> Project:
     prepare(config(source, tmp_path / "out"))
     return Project(name="voice", output=tmp_path / "out")
 
@@ -52,7 +52,7 @@ def _fix(project: Project, fix: FixKind) -> Report:
 
 
 @pytest.mark.parametrize("fix", FIXES)
-def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, fix: FixKind) -> None:
+def test_a_fix_outlives_every_later_preparation(project, source, fix):
     before = _rows(project)
     _fix(project, fix)
     fixed = _rows(project)
@@ -69,7 +69,7 @@ def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, 
     assert {text: split for text, split in _rows(project).items() if text in fixed} == fixed
 
 
-def test_a_split_makes_two_clips_of_the_whole_sound(project: Project) -> None:
+def test_a_split_makes_two_clips_of_the_whole_sound(project):
     clip, side = clip_of(project, 2), _rows(project)[clip_of(project, 2).text]
     report = _fix(project, "split")
     halves = [made for made in report.used if made.made_from == (clip.id,)]
@@ -80,7 +80,7 @@ def test_a_split_makes_two_clips_of_the_whole_sound(project: Project) -> None:
     assert whole.reason == "replaced" and "split at" in whole.detail
 
 
-def test_merging_joins_sound_and_text(project: Project) -> None:
+def test_merging_joins_sound_and_text(project):
     first, second = clip_of(project, 1), clip_of(project, 2)
     report = _fix(project, "merge")
     (made,) = (clip for clip in report.used if clip.made_from)
@@ -88,7 +88,7 @@ def test_merging_joins_sound_and_text(project: Project) -> None:
     assert made.num_samples == first.num_samples + second.num_samples
 
 
-def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Project, source: Path) -> None:
+def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project, source):
     clip = clip_of(project, 2)
     (first, _) = [made for made in _fix(project, "split").used if made.made_from == (clip.id,)]
     report = fix_clip(project, "merge", first.id)
@@ -101,7 +101,7 @@ def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Pro
 
 
 @pytest.mark.parametrize("fix", ["exclude", "trim", "recut", "split", "merge"])
-def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: FixKind) -> None:
+def test_restoring_takes_a_fix_back(project, source, fix):
     before = _rows(project)
     _fix(project, fix)
     fix_clip(project, "restore", clip_of(project, 1 if fix == "merge" else 2).id)
@@ -126,16 +126,14 @@ def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: FixKind
         ("exclude", {"clip": "nothing"}, "the dataset has no clip 'nothing'"),
     ],
 )
-def test_a_fix_that_would_lose_a_clip_is_refused(
-    project: Project, fix: FixKind, values: dict[str, object], message: str
-) -> None:
+def test_a_fix_that_would_lose_a_clip_is_refused(project, fix, values, message):
     before, clip = (project.report.read_bytes(), _rows(project)), clip_of(project, 2)
     with pytest.raises(UserError, match=message):
         fix_clip(project, fix, **({"clip": clip.id, "end_s": clip.seconds} | values))
     assert (project.report.read_bytes(), _rows(project)) == before
 
 
-def test_an_edit_outlives_a_wav_that_is_deleted_by_hand(project: Project, source: Path) -> None:
+def test_an_edit_outlives_a_wav_that_is_deleted_by_hand(project, source):
     fix_clip(project, "text", clip_of(project, 2).id, text="Edited, then the wav was lost.")
     rows = _rows(project)
     (project.dataset / clip_of(project, 2).clip).unlink()
@@ -144,7 +142,7 @@ def test_an_edit_outlives_a_wav_that_is_deleted_by_hand(project: Project, source
     assert (project.dataset / clip_of(project, 2).clip).is_file()
 
 
-def test_accepting_uses_a_clip_whatever_its_flags(tmp_path: Path, source: Path) -> None:
+def test_accepting_uses_a_clip_whatever_its_flags(tmp_path, source):
     table = source / "metadata.csv"
     rows = table.read_text().splitlines()
     # The same words twice: the later one is flagged.

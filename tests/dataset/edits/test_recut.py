@@ -16,7 +16,7 @@ from utils.project.paths import Project
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path) -> Path:
     return make_source(tmp_path / "in", 4)
 
 
@@ -25,7 +25,7 @@ def _cuts(project: Project) -> list[ClipReport]:
     return [clip for clip in Report.load(project.report).used if "demo-02" in clip.source]
 
 
-def test_edges_move_inwards_outwards_and_back_cut_by_cut(project: Project, source: Path) -> None:
+def test_edges_move_inwards_outwards_and_back_cut_by_cut(project, source):
     (whole,) = _cuts(project)
     before = Path(whole.source).read_bytes()
     fix_clip(project, "text", whole.id, text="Words of my own.")
@@ -50,7 +50,7 @@ def test_edges_move_inwards_outwards_and_back_cut_by_cut(project: Project, sourc
     assert Path(whole.source).read_bytes() == before
 
 
-def test_restoring_the_first_of_several_cuts_leaves_none_of_the_others(project: Project) -> None:
+def test_restoring_the_first_of_several_cuts_leaves_none_of_the_others(project):
     (whole,) = _cuts(project)
     fix_clip(project, "recut", whole.id, start_s=0.5, end_s=1.5)
     fix_clip(project, "recut", _cuts(project)[0].id, start_s=0.2, end_s=2.0)
@@ -58,7 +58,7 @@ def test_restoring_the_first_of_several_cuts_leaves_none_of_the_others(project: 
     assert [clip.id for clip in report.clips if "demo-02" in clip.source] == [whole.id]
 
 
-def test_a_clip_that_another_tab_cut_is_not_cut_again(project: Project) -> None:
+def test_a_clip_that_another_tab_cut_is_not_cut_again(project):
     (whole,) = _cuts(project)
     fix_clip(project, "recut", whole.id, start_s=0.5, end_s=1.5)
     state = project.report.read_bytes()
@@ -69,7 +69,7 @@ def test_a_clip_that_another_tab_cut_is_not_cut_again(project: Project) -> None:
     assert project.report.read_bytes() == state
 
 
-def test_without_its_recording_a_clip_keeps_its_edges(project: Project) -> None:
+def test_without_its_recording_a_clip_keeps_its_edges(project):
     (whole,) = _cuts(project)
     Path(whole.source).unlink()
     with pytest.raises(UserError, match=r"the recording of demo-02.* is missing"):
@@ -78,7 +78,7 @@ def test_without_its_recording_a_clip_keeps_its_edges(project: Project) -> None:
     assert drawn is not None and drawn.recording_s is None and drawn.end_s == pytest.approx(whole.seconds)
 
 
-def test_a_cut_clip_is_drawn_with_its_surroundings_and_what_was_removed(tmp_path: Path, source: Path) -> None:
+def test_a_cut_clip_is_drawn_with_its_surroundings_and_what_was_removed(tmp_path, source):
     rate = 22_050
     voice, _ = soundfile.read(source / "wavs" / "demo-02.flac")
     padded = np.concatenate([np.zeros(rate), voice, np.zeros(rate)])
@@ -99,7 +99,7 @@ def test_a_cut_clip_is_drawn_with_its_surroundings_and_what_was_removed(tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"sound", b"RIFF\x00\x00\x00\x00WAVEfmt "])
-def test_what_is_no_sound_is_not_drawn(project: Project, content: bytes) -> None:
+def test_what_is_no_sound_is_not_drawn(project, content):
     (whole,) = _cuts(project)
     Path(whole.source).write_bytes(content)
     (project.dataset / whole.clip).write_bytes(content)

@@ -19,7 +19,7 @@ def _zip(path: Path, members: dict[str, bytes], *, method: int = zipfile.ZIP_DEF
     return path
 
 
-def test_recordings_texts_and_tables_are_unpacked_once(tmp_path: Path) -> None:
+def test_recordings_texts_and_tables_are_unpacked_once(tmp_path):
     source = _zip(
         tmp_path / "my voice.zip", {"a/x.wav": b"sound", "a/x.srt": b"text", "a/x.exe": b"no", "__MACOSX/._x.wav": b""}
     )
@@ -34,13 +34,13 @@ def test_recordings_texts_and_tables_are_unpacked_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../x.wav", "a/../../x.wav", "/etc/x.wav", "C:/x.wav", "..\\x.wav", "a\\..\\..\\x.wav"]
 )
-def test_names_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_that_lead_outside_are_refused(tmp_path, name):
     with pytest.raises(UserError, match="names a file outside itself"):
         unpack(_zip(tmp_path / "a.zip", {"ok.wav": b"1", name: b"2"}), tmp_path / "into")
     assert not (tmp_path / "into").exists()
 
 
-def test_links_are_refused(tmp_path: Path) -> None:
+def test_links_are_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
         member = zipfile.ZipInfo("link.wav")
         member.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -49,12 +49,12 @@ def test_links_are_refused(tmp_path: Path) -> None:
         unpack(tmp_path / "a.zip", tmp_path / "into")
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
     with pytest.raises(UserError, match="times its size"):
         unpack(_zip(tmp_path / "a.zip", {"a.wav": bytes(30 * 2**20)}), tmp_path / "into")
 
 
-def test_too_many_members_and_too_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_members_and_too_many_bytes(tmp_path, monkeypatch):
     source = _zip(tmp_path / "a.zip", {f"{n}.wav": b"12345" for n in range(5)})
     monkeypatch.setattr(archive, "MAX_MEMBERS", 4)
     with pytest.raises(UserError, match="holds 5 files, more than 4"):
@@ -65,7 +65,7 @@ def test_too_many_members_and_too_many_bytes(tmp_path: Path, monkeypatch: pytest
         unpack(source, tmp_path / "into")
 
 
-def test_a_size_that_is_a_lie_is_noticed(tmp_path: Path) -> None:
+def test_a_size_that_is_a_lie_is_noticed(tmp_path):
     content = _zip(tmp_path / "a.zip", {"a.wav": b"x" * 5_000}, method=zipfile.ZIP_STORED).read_bytes()
     (tmp_path / "b.zip").write_bytes(content.replace((5_000).to_bytes(4, "little"), (50).to_bytes(4, "little")))
     with pytest.raises(UserError):
@@ -74,13 +74,13 @@ def test_a_size_that_is_a_lie_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"no zip at all" * 99])
-def test_what_is_no_zip_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_zip_is_refused(tmp_path, content):
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(UserError, match="cannot be unpacked"):
         unpack(tmp_path / "a.zip", tmp_path / "into")
 
 
-def test_damaged_data_is_refused(tmp_path: Path) -> None:
+def test_damaged_data_is_refused(tmp_path):
     source = _zip(tmp_path / "a.zip", {"a.wav": bytes(range(256)) * 99}, method=zipfile.ZIP_STORED)
     content = bytearray(source.read_bytes())
     content[2_000] ^= 255
@@ -89,12 +89,12 @@ def test_damaged_data_is_refused(tmp_path: Path) -> None:
         unpack(source, tmp_path / "into")
 
 
-def test_names_that_windows_cannot_have_are_mended(tmp_path: Path) -> None:
+def test_names_that_windows_cannot_have_are_mended(tmp_path):
     folder = unpack(_zip(tmp_path / "a.zip", {"a?b/con.wav": b"1", "c. /d.wav": b"2"}), tmp_path / "into")
     assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*.wav")) == ["a_b/_con.wav", "c/d.wav"]
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_one_name_are_refused(tmp_path):
     with pytest.raises(UserError, match="two files of the same name"):
         unpack(_zip(tmp_path / "a.zip", {"a.wav": b"1", "A.WAV": b"2"}), tmp_path / "into")
 
@@ -110,7 +110,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         ("utf-8 decomposed", "Jürgen é"),
     ],
 )
-def test_names_without_the_flag_are_those_of_the_table(tmp_path: Path, page: str, name: str) -> None:
+def test_names_without_the_flag_are_those_of_the_table(tmp_path, page, name):
     stored = unicodedata.normalize("NFD", name) if "decomposed" in page else name
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
         for content, ending in ((b"sound", ".wav"), (b"other", " 2.wav")):
@@ -129,7 +129,7 @@ def test_names_without_the_flag_are_those_of_the_table(tmp_path: Path, page: str
     assert notes == [f"a.zip: 2 names were read as {page.split()[0]}"]
 
 
-def test_names_that_fit_no_table_are_named_with_what_was_tried(tmp_path: Path) -> None:
+def test_names_that_fit_no_table_are_named_with_what_was_tried(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
         file.writestr("xxxx.wav", b"sound")
         file.writestr("metadata.csv", "audio_file|text\nother.wav|Hello.\n")

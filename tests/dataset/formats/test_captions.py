@@ -31,7 +31,7 @@ def rolling(lines: list[str], kind: str, *, tags: bool = False) -> str:
 
 
 @pytest.mark.parametrize(("kind", "tags"), [(".vtt", True), (".vtt", False), (".srt", False)])
-def test_each_line_of_rolling_captions_is_there_once_at_its_time(kind: str, tags: bool) -> None:
+def test_each_line_of_rolling_captions_is_there_once_at_its_time(kind, tags):
     cues = spoken_once(parse_cues(rolling(LINES, kind, tags=tags), kind))
     assert [cue.text for cue in cues] == LINES
     assert [cue.start_s for cue in cues] == pytest.approx([0.16, 2.66, 5.16, 7.66])
@@ -45,18 +45,18 @@ def _cues(texts: list[str], *, step_s: float = 1.0, length_s: float = 1.0) -> li
     ]
 
 
-def test_captions_that_grow_word_by_word_add_only_what_is_new() -> None:
+def test_captions_that_grow_word_by_word_add_only_what_is_new():
     texts = ["good morning dear", "good morning dear friends", "good morning dear friends of ours"]
     assert [cue.text for cue in spoken_once(_cues(texts))] == ["good morning dear", "friends", "of ours"]
 
 
-def test_cues_that_last_into_the_next_end_where_it_begins_in_any_order() -> None:
+def test_cues_that_last_into_the_next_end_where_it_begins_in_any_order():
     cues = _cues(LINES, step_s=2, length_s=4)
     assert [(cue.start_s, cue.end_s) for cue in spoken_once(cues[::-1])][::-1] == [(0, 2), (2, 4), (4, 6), (6, 10)]
 
 
 @pytest.mark.parametrize("texts", [["Stop!", "Stop!"], ["No.", "No. I will not."], ["Yes.", "No.", "Yes."]])
-def test_what_people_say_twice_stays(texts: list[str]) -> None:
+def test_what_people_say_twice_stays(texts):
     assert [cue.text for cue in spoken_once(_cues(texts))] == texts
 
 
@@ -64,7 +64,7 @@ word = st.text(alphabet="abcdefgh", min_size=3, max_size=8)
 
 
 @given(st.lists(word, min_size=4, max_size=40, unique=True), st.data(), st.sampled_from([".vtt", ".srt"]))
-def test_no_word_of_rolling_captions_comes_twice_or_is_lost(words: list[str], data: st.DataObject, kind: str) -> None:
+def test_no_word_of_rolling_captions_comes_twice_or_is_lost(words, data, kind):
     cuts = sorted(data.draw(st.sets(st.integers(1, len(words) - 1), min_size=1)))
     lines = [" ".join(words[a:b]) for a, b in zip([0, *cuts], [*cuts, len(words)], strict=True)]
     found = spoken_once(parse_cues(rolling(lines, kind, tags=data.draw(st.booleans())), kind))
@@ -88,18 +88,18 @@ SPOKEN = {
 
 
 @pytest.mark.parametrize("written", SPOKEN)
-def test_what_is_not_spoken_is_removed_and_named(written: str) -> None:
+def test_what_is_not_spoken_is_removed_and_named(written):
     content = f"1\n00:00:00,000 --> 00:00:02,000\n{written}\n"
     cues, removed = without_descriptions(parse_cues(content, ".srt"))
     assert [cue.text for cue in cues] == [SPOKEN[written]]
     assert bool(removed) == any(mark in written for mark in ("[", "(", "（", "♪", "*", "JOY", "LEE"))
 
 
-def test_a_name_that_begins_several_cues_is_a_label() -> None:
+def test_a_name_that_begins_several_cues_is_a_label():
     cues, removed = without_descriptions(_cues(["Anna: word", "Anna: more"]))
     assert ([cue.text for cue in cues], removed) == (["word", "more"], ["Anna:"])
 
 
-def test_a_cue_of_nothing_else_stays_to_keep_its_neighbors_apart() -> None:
+def test_a_cue_of_nothing_else_stays_to_keep_its_neighbors_apart():
     (cue,), removed = without_descriptions(_cues(["[Music]"]))
     assert (cue.text, removed) == ("", ["[Music]"]) and spoken_once([cue]) == [cue]

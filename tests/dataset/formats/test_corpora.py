@@ -37,7 +37,7 @@ def huggingface(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["corpus.parquet", "corpus"])
-def test_a_corpus_gives_the_clips_that_its_files_give(tmp_path: Path, name: str) -> None:
+def test_a_corpus_gives_the_clips_that_its_files_give(tmp_path, name):
     source = huggingface(tmp_path / name)
     prepare(config(make_source(tmp_path / "files", CLIPS), tmp_path / "out", project="files"))
     prepare(config(source, tmp_path / "out", project="corpus"))
@@ -49,7 +49,7 @@ def test_a_corpus_gives_the_clips_that_its_files_give(tmp_path: Path, name: str)
     assert found[0] == found[1] and len(found[0]) == CLIPS
 
 
-def test_without_datasets_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_datasets_the_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(corpora, "find_spec", lambda name: None)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match="datasets, which is not installed") as refused:
@@ -57,7 +57,7 @@ def test_without_datasets_the_package_is_named(tmp_path: Path, monkeypatch: pyte
     assert "requirements-huggingface.txt" in refused.value.fix
 
 
-def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_parquet_file_is_refused(tmp_path):
     source = huggingface(tmp_path / "a.parquet")
     source.write_bytes(source.read_bytes()[:-500])
     with pytest.raises(UserError, match="cannot be read by the package datasets"):

@@ -49,7 +49,7 @@ Three.
 """
 
 
-def test_srt_cue_by_cue() -> None:
+def test_srt_cue_by_cue():
     cues = parse_cues(SRT, ".srt")
     assert [(c.start_s, c.end_s, c.text) for c in cues[:3]] == [
         (1.0, 2.5, "Hello there."),
@@ -61,14 +61,14 @@ def test_srt_cue_by_cue() -> None:
     assert cues[4].fault.detail.startswith("its times cannot be read") and cues[4].text == "Broken time."
 
 
-def test_voices_of_webvtt_are_speakers() -> None:
+def test_voices_of_webvtt_are_speakers():
     first, second, third = parse_cues(VTT, ".vtt")
     assert (first.start_s, first.text, first.speaker) == (1.0, "Good & loud.", "Anna Bell")
     assert second.fault.detail == "several voices share its times: Bob, Cy"
     assert third.speaker == "speaker" and third.text == "Three."
 
 
-def test_audacity_labels() -> None:
+def test_audacity_labels():
     content = "0.5\t1.5\tHello.\n\\\t100.0\t200.0\n1,5\t2\tBye.\n3\t4\n"
     assert is_labels(content) and not is_labels("Hello there.\n") and not is_labels("")
     assert [(c.start_s, c.end_s, c.text, c.place) for c in parse_cues(content, ".txt")] == [
@@ -86,7 +86,7 @@ SEGMENTS = [
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_segments_of_whisper(whole: bool) -> None:
+def test_segments_of_whisper(whole):
     content = {"text": "One, two. Three.", "segments": SEGMENTS, "language": "en"}
     found = parse_cues(json.dumps(content if whole else SEGMENTS), ".json")
     assert [(cue.place, cue.text, cue.speaker) for cue in found] == [
@@ -98,7 +98,7 @@ def test_segments_of_whisper(whole: bool) -> None:
     assert "its times cannot be read" in found[1].fault.detail
 
 
-def test_whispers_table_has_milliseconds() -> None:
+def test_whispers_table_has_milliseconds():
     found = parse_cues("start\tend\ttext\n0\t1500\tOne, two.\n2000\tx\tThree.\ntorn\n", ".tsv")
     assert [(cue.start_s, cue.end_s, cue.text, bool(cue.fault)) for cue in found] == [
         (0.0, 1.5, "One, two.", False),
@@ -107,7 +107,7 @@ def test_whispers_table_has_milliseconds() -> None:
     ]
 
 
-def test_ass_names_its_speakers() -> None:
+def test_ass_names_its_speakers():
     lines = ["[Script Info]", "ScriptType: v4.00+", "", "[Events]"]
     lines += ["Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text"]
     lines += ["Dialogue: 0,0:00:01.00,0:00:02.00,Default,Anna,0,0,0,,{\\i1}Hello{\\i0}\\Nthere."]
@@ -116,19 +116,19 @@ def test_ass_names_its_speakers() -> None:
     assert (cue.start_s, cue.end_s, cue.text, cue.speaker) == (1.0, 2.0, "Hello there.", "Anna")
 
 
-def test_right_to_left_and_combining_text_stay() -> None:
+def test_right_to_left_and_combining_text_stay():
     text = "שלום עולם — cafe\u0301 ሰላም።"
     (cue,) = parse_cues(f"1\n00:00:00,000 --> 00:00:02,000\n{text}\n", ".srt")
     assert cue.text == "שלום עולם — café ሰላም።"
 
 
-def test_nul_characters_are_refused() -> None:
+def test_nul_characters_are_refused():
     with pytest.raises(UserError, match="NUL"):
         parse_cues("1\n00:00:00,000 --> 00:00:02,000\nHe\0llo\n", ".srt")
 
 
 @given(st.text(max_size=300))
-def test_whatever_a_file_holds_each_cue_of_it_comes_back_in_order(content: str) -> None:
+def test_whatever_a_file_holds_each_cue_of_it_comes_back_in_order(content):
     content = content.replace("\0", "")
     for kind in (".srt", ".vtt"):
         assert [cue.place for cue in parse_cues(content, kind)] == [
@@ -142,7 +142,7 @@ words = st.text(alphabet="abcdé ", min_size=1, max_size=20).filter(str.strip)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7), words), max_size=20))
-def test_every_cue_that_is_written_is_read(cues: list[tuple[int, int, str]]) -> None:
+def test_every_cue_that_is_written_is_read(cues):
     def clock(ms: int) -> str:
         return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1_000 % 60:02},{ms % 1_000:03}"
 

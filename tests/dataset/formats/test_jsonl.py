@@ -18,7 +18,7 @@ from utils.dataset.formats.readers import parse_jsonl
         ('{"path": "a", "text": "$5", "normalized_text": "five dollars"}', ("a", "five dollars", "speaker", 0.0, None)),
     ],
 )
-def test_names_and_times(line: str, expected: tuple[str, str, str, float, float | None]) -> None:
+def test_names_and_times(line, expected):
     (row,) = parse_jsonl(line)
     assert (row.audio, row.text, row.speaker, row.start_s, row.end_s) == expected and not row.problem
 
@@ -36,12 +36,12 @@ def test_names_and_times(line: str, expected: tuple[str, str, str, float, float 
         ("[" * 100_000, "it is not JSON"),
     ],
 )
-def test_a_line_that_cannot_be_used_does_not_stop_the_others(line: str, problem: str) -> None:
+def test_a_line_that_cannot_be_used_does_not_stop_the_others(line, problem):
     first, second = parse_jsonl(f'{line}\n\n{{"audio": "b", "text": "T"}}\n')
     assert first.problem.startswith(problem) and first.line == 1
     assert second.audio == "b" and second.line == 3
 
 
 @given(st.text(max_size=200))
-def test_every_line_has_a_row(content: str) -> None:
+def test_every_line_has_a_row(content):
     assert len(parse_jsonl(content)) == sum(bool(line.strip()) for line in content.split("\n"))

@@ -3,7 +3,6 @@
 import os
 import time
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ MANY = 5_000
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """Files, folders and links of every kind."""
     (tmp_path / "inner").mkdir()
     for name in ("a.wav", "inner/b.wav", ".hidden.wav", f"{unicodedata.normalize('NFD', 'café')}.wav"):
@@ -36,7 +35,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_it_answers_as_the_system_does(folder: Path, name: str) -> None:
+def test_it_answers_as_the_system_does(folder, name):
     files, path = Listing(), f"{folder}/{name}"
     assert files.is_file(path) == os.path.isfile(path)  # noqa: PTH113
     assert files.is_link(path) == os.path.islink(path)  # noqa: PTH114
@@ -48,7 +47,7 @@ def test_it_answers_as_the_system_does(folder: Path, name: str) -> None:
         assert files.real(Path(path)) == expected
 
 
-def test_folders_and_files_are_told_apart(folder: Path) -> None:
+def test_folders_and_files_are_told_apart(folder):
     files = Listing()
     assert set(files.folders(str(folder))) == {"inner"}
     assert set(files.links(str(folder))) == {"file", "folder", "broken", "loop", "out", "twice"}
@@ -56,7 +55,7 @@ def test_folders_and_files_are_told_apart(folder: Path) -> None:
     assert not {"inner", "folder", "out", ".hidden.wav"} & set(files.names(str(folder)))
 
 
-def test_files_of_one_stem_belong_together_however_their_accents_are_written(tmp_path: Path) -> None:
+def test_files_of_one_stem_belong_together_however_their_accents_are_written(tmp_path):
     for name in ("talk.en.srt", "talk.srt", "talk.mp3", "other.srt", f"{unicodedata.normalize('NFD', 'é')}.vtt"):
         (tmp_path / name).touch()
     stems = Listing().by_stem(str(tmp_path), (".srt", ".vtt"))
@@ -75,7 +74,7 @@ def _table(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [_pairs, _table])
-def test_a_folder_of_thousands_of_recordings_is_read_in_no_time(tmp_path: Path, write: Callable[[Path], None]) -> None:
+def test_a_folder_of_thousands_of_recordings_is_read_in_no_time(tmp_path, write):
     for number in range(MANY):
         (tmp_path / f"clip{number}.wav").touch()
     write(tmp_path)
@@ -87,7 +86,7 @@ def test_a_folder_of_thousands_of_recordings_is_read_in_no_time(tmp_path: Path, 
     assert {recording.text for recording in found} == {f"Row {number}." for number in range(MANY)}
 
 
-def test_a_manifest_reads_each_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_reads_each_folder_once(tmp_path, monkeypatch):
     (tmp_path / "wavs").mkdir()
     for number in range(MANY):
         (tmp_path / "wavs" / f"clip{number}.wav").touch()

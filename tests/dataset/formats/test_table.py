@@ -34,12 +34,12 @@ def _table(folder: Path, content: str | bytes) -> Path:
     ],
     ids=["pipe", "comma", "semicolon", "tab", "byte order mark", "other order", "more columns"],
 )
-def test_tables_with_a_header(tmp_path: Path, content: str) -> None:
+def test_tables_with_a_header(tmp_path, content):
     rows = read(_table(tmp_path, content))
     assert [(row.audio, row.text, row.speaker) for row in rows] == ROWS
 
 
-def test_ljspeech_takes_the_normalised_text_where_there_is_one(tmp_path: Path) -> None:
+def test_ljspeech_takes_the_normalised_text_where_there_is_one(tmp_path):
     rows = read(_table(tmp_path, 'LJ1|He paid $5.|He paid five dollars.\nLJ2|"Well," she said.|\nLJ3|Yes.\n'))
     assert [(row.audio, row.text) for row in rows] == [
         ("LJ1", "He paid five dollars."),
@@ -49,12 +49,12 @@ def test_ljspeech_takes_the_normalised_text_where_there_is_one(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", ["NA", "null", "nan", "007", "1e5", "True", "=SUM(A1)", "#N/A"])
-def test_text_stays_text(tmp_path: Path, text: str) -> None:
+def test_text_stays_text(tmp_path, text):
     assert read(_table(tmp_path, f"audio_file|text\na.wav|{text}\nb.wav|x\n"))[0].text == text
     assert read(_table(tmp_path, f"a|{text}|{text}\nb|x|x\n"))[0].text == text
 
 
-def test_characters_are_composed_as_vocabularies_hold_them(tmp_path: Path) -> None:
+def test_characters_are_composed_as_vocabularies_hold_them(tmp_path):
     assert read(_table(tmp_path, "audio_file|text\na.wav|cafe\u0301\n"))[0].text == "café"
 
 
@@ -76,9 +76,7 @@ def test_characters_are_composed_as_vocabularies_hold_them(tmp_path: Path) -> No
         ("audio_file|text|word_times\na.wav|x y|0.5 nan\n", "not ascending", "line 2"),
     ],
 )
-def test_broken_tables_are_refused_with_the_line(
-    tmp_path: Path, content: str | bytes, message: str, place: str
-) -> None:
+def test_broken_tables_are_refused_with_the_line(tmp_path, content, message, place):
     path = _table(tmp_path, content)
     with pytest.raises(UserError, match=message) as caught:
         read(path)
@@ -120,7 +118,7 @@ def _without_header(folder: Path, pairs: list[tuple[str, str]]) -> Path:
 
 
 @pytest.mark.parametrize("kind", SPEAKERS)
-def test_speakers_are_not_taken_for_transcripts(tmp_path: Path, kind: str) -> None:
+def test_speakers_are_not_taken_for_transcripts(tmp_path, kind):
     path = _without_header(tmp_path, SPEAKERS[kind])
     with pytest.raises(UserError, match="speakers, not the normalized text of LJSpeech") as caught:
         read(path)
@@ -129,14 +127,14 @@ def test_speakers_are_not_taken_for_transcripts(tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", NORMALIZED)
-def test_normalised_text_of_any_script_is_used(tmp_path: Path, kind: str) -> None:
+def test_normalised_text_of_any_script_is_used(tmp_path, kind):
     pairs = NORMALIZED[kind]
     assert [row.text for row in read(_without_header(tmp_path, pairs))] == [third for _, third in pairs]
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\f", '""', '" "', " \t "])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_lines_without_content_are_skipped(tmp_path: Path, blank: str, place: int) -> None:
+def test_lines_without_content_are_skipped(tmp_path, blank, place):
     lines = ["audio_file|text", "a.wav|Hello.", "b.wav|Bye."]
     lines.insert(place, blank)
     rows = read(_table(tmp_path, "\n".join(lines)))
@@ -145,13 +143,13 @@ def test_lines_without_content_are_skipped(tmp_path: Path, blank: str, place: in
 
 
 @pytest.mark.parametrize("header", ["text|text.2", "text|text", "text|text.3|text", "text||"])
-def test_of_columns_with_one_name_the_first_counts(tmp_path: Path, header: str) -> None:
+def test_of_columns_with_one_name_the_first_counts(tmp_path, header):
     cells = "|".join(["Hello.", "other", "more"][: header.count("|") + 1])
     rows = read(_table(tmp_path, f"audio_file|{header}\na.wav|{cells}\n"))
     assert [(row.audio, row.text, row.speaker) for row in rows] == [("a.wav", "Hello.", "speaker")]
 
 
-def test_a_table_larger_than_people_write_is_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_larger_than_people_write_is_read_row_by_row(tmp_path, monkeypatch):
     path = _table(tmp_path, "audio_file|text\na.wav|x\nb.wav|y\n")
     monkeypatch.setattr(textfile, "MAX_BYTES", 10)
     with pytest.raises(UserError, match="no table of clips"):
@@ -159,7 +157,7 @@ def test_a_table_larger_than_people_write_is_read_row_by_row(tmp_path: Path, mon
     assert [row.text for row in iter_table(path)] == ["x", "y"]
 
 
-def test_a_fault_far_into_a_file_is_found_at_its_line(tmp_path: Path) -> None:
+def test_a_fault_far_into_a_file_is_found_at_its_line(tmp_path):
     rows = "".join(f"{number}.wav|text {number}\n" for number in range(60_000))
     path = _table(tmp_path, f"audio_file|text\n{rows}".encode() + b"z.wav|caf\xe9\n")
     with pytest.raises(UserError, match="not UTF-8") as caught:
@@ -178,12 +176,12 @@ def test_a_fault_far_into_a_file_is_found_at_its_line(tmp_path: Path) -> None:
         ("a.wav,Hello,ann,,", "Hello"),
     ],
 )
-def test_a_field_is_quoted_only_where_it_begins_and_ends_so(tmp_path: Path, line: str, text: str) -> None:
+def test_a_field_is_quoted_only_where_it_begins_and_ends_so(tmp_path, line, text):
     rows = read(_table(tmp_path, f"audio_file,text,speaker_name\n{line}\nb.wav,Bye,ann\n"))
     assert (rows[0].audio, rows[0].text, rows[0].speaker) == ("a.wav", text, "ann")
 
 
-def test_a_quoted_text_of_several_lines_is_one_row_and_says_so(tmp_path: Path) -> None:
+def test_a_quoted_text_of_several_lines_is_one_row_and_says_so(tmp_path):
     content = 'audio_file,text,speaker_name\na.wav,"Hello,\nwell, my friend\n\nof old",ann\nb.wav,Bye,ann\n'
     first, second = read(_table(tmp_path, content))
     assert (first.text, first.speaker, first.place) == ("Hello, well, my friend of old", "ann", "lines 2 to 5, joined")
@@ -191,7 +189,7 @@ def test_a_quoted_text_of_several_lines_is_one_row_and_says_so(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("first", ["sep=;", "# my voice", "#", "\ufeffsep=;"])
-def test_what_programs_write_before_a_header_is_no_row(tmp_path: Path, first: str) -> None:
+def test_what_programs_write_before_a_header_is_no_row(tmp_path, first):
     (tmp_path / "m.csv").write_text(f"{first}\naudio_file;text\n#1.wav;Hello.\n", encoding="utf-8")
     assert [(row.line, row.audio, row.text) for row in read(tmp_path / "m.csv")] == [(3, "#1.wav", "Hello.")]
 
@@ -204,9 +202,7 @@ cells = st.text(alphabet='ab "', max_size=6).map(str.strip)
     st.sampled_from("|,;\t"),
     st.sampled_from(["\n", "\r\n", "\r"]),
 )
-def test_every_line_is_a_row_whatever_marks_it_holds(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, bool]], separator: str, line_end: str
-) -> None:
+def test_every_line_is_a_row_whatever_marks_it_holds(tmp_path_factory, rows, separator, line_end):
     lines, texts = [separator.join(("audio_file", "text", "speaker_name"))], []
     for number, (text, is_quoted) in enumerate(rows):
         shown = '"' + text.replace('"', '""') + '"' if is_quoted or re.fullmatch('"(?:[^"]|"")*"', text) else text
@@ -219,7 +215,7 @@ def test_every_line_is_a_row_whatever_marks_it_holds(
 
 
 @given(st.lists(st.text(alphabet='a".,|\t', max_size=8), max_size=12))
-def test_each_line_of_any_table_is_used_or_named(tmp_path_factory: pytest.TempPathFactory, damaged: list[str]) -> None:
+def test_each_line_of_any_table_is_used_or_named(tmp_path_factory, damaged):
     whole = [f"{number}.wav|good|ann" for number in range(len(damaged) + 1)]
     lines = [
         "audio_file|text|speaker_name",

@@ -1,7 +1,5 @@
 """Encodings: recognized by their marks or letters, or named."""
 
-from pathlib import Path
-
 import pytest
 
 from utils.dataset.formats.code_pages import guess_encoding
@@ -12,13 +10,13 @@ TEXT = "Grüße, ሰላም።\nשלום\n"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_unicode_is_recognised(tmp_path: Path, encoding: str) -> None:
+def test_unicode_is_recognised(tmp_path, encoding):
     (tmp_path / "a.txt").write_bytes(TEXT.replace("\n", "\r\n").encode(encoding))
     assert read_text(tmp_path / "a.txt") == TEXT
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16_without_a_mark_is_recognised_by_ascii(tmp_path: Path, encoding: str) -> None:
+def test_utf16_without_a_mark_is_recognised_by_ascii(tmp_path, encoding):
     (tmp_path / "a.txt").write_bytes(f"a.wav|{TEXT}".encode(encoding))
     assert read_text(tmp_path / "a.txt") == f"a.wav|{TEXT}"
 
@@ -33,7 +31,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize(("language", "page"), PAGES)
-def test_letters_of_a_language_show_the_code_page_and_no_other(tmp_path: Path, language: str, page: str) -> None:
+def test_letters_of_a_language_show_the_code_page_and_no_other(tmp_path, language, page):
     text, path = PAGES[language, page], tmp_path / "a.txt"
     path.write_bytes(text.encode(page))
     assert guess_encoding(path, language) == page and read_text(path, other=page) == text
@@ -61,7 +59,7 @@ def test_letters_of_a_language_show_the_code_page_and_no_other(tmp_path: Path, l
         ("pt", "Não é à toa.\n".encode() + "Só\n".encode("cp1252")),
     ],
 )
-def test_a_sentence_of_another_page_or_of_two_is_not_guessed(tmp_path: Path, language: str, content: bytes) -> None:
+def test_a_sentence_of_another_page_or_of_two_is_not_guessed(tmp_path, language, content):
     """The letters of DOS and of old Macs are marks here, so that few of them look like text."""
     (tmp_path / "a.txt").write_bytes(content)
     assert guess_encoding(tmp_path / "a.txt", language) is None
@@ -77,12 +75,12 @@ def test_a_sentence_of_another_page_or_of_two_is_not_guessed(tmp_path: Path, lan
         ("fi", "Hyvää päivää."),
     ],
 )
-def test_sentences_of_windows_are_read(tmp_path: Path, language: str, text: str) -> None:
+def test_sentences_of_windows_are_read(tmp_path, language, text):
     (tmp_path / "a.txt").write_bytes(text.encode("cp1252"))
     assert guess_encoding(tmp_path / "a.txt", language) == "cp1252"
 
 
-def test_other_encodings_must_be_named(tmp_path: Path) -> None:
+def test_other_encodings_must_be_named(tmp_path):
     (tmp_path / "a.txt").write_bytes("one\ncafé".encode("latin-1"))
     with pytest.raises(UserError, match="not UTF-8") as caught:
         read_text(tmp_path / "a.txt")
@@ -90,18 +88,18 @@ def test_other_encodings_must_be_named(tmp_path: Path) -> None:
     assert read_text(tmp_path / "a.txt", other="latin-1") == "one\ncafé"
 
 
-def test_a_wrong_name_is_told(tmp_path: Path) -> None:
+def test_a_wrong_name_is_told(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"one\n\xff\xfe")
     with pytest.raises(UserError, match="neither UTF-8 nor ascii"):
         read_text(tmp_path / "a.txt", other="ascii")
 
 
-def test_a_torn_utf16_file_is_refused(tmp_path: Path) -> None:
+def test_a_torn_utf16_file_is_refused(tmp_path):
     (tmp_path / "a.txt").write_bytes("abc".encode("utf-16")[:-1])
     with pytest.raises(UserError, match="not UTF-8"):
         read_text(tmp_path / "a.txt")
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         read_text(tmp_path / "none.txt")

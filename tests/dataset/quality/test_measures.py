@@ -29,7 +29,7 @@ def _flags(report: Report) -> dict[str, set[str]]:
     return {Path(c.source).stem: {flag.measure for flag in c.flags} for c in report.used if c.flags}
 
 
-def test_each_fault_is_flagged_by_name_and_clean_clips_are_not(tmp_path: Path) -> None:
+def test_each_fault_is_flagged_by_name_and_clean_clips_are_not(tmp_path):
     source = make_source(tmp_path / "in", 12)
     voice = [load_audio(clip.audio, DATASET_RATE) for clip in demo_clips(18)[12:]]
     noise = 0.1 * torch.randn(voice[0].shape, generator=torch.Generator().manual_seed(1))
@@ -56,14 +56,14 @@ def test_each_fault_is_flagged_by_name_and_clean_clips_are_not(tmp_path: Path) -
     }
 
 
-def test_a_wrong_text_stands_out_by_its_rate() -> None:
+def test_a_wrong_text_stands_out_by_its_rate():
     values = np.array([2.5, 2.6, 2.4, 2.55, 2.45, 2.5, 2.6, 2.4, 0.5])
     assert outliers(values).tolist() == [False] * 8 + [True]
     assert not outliers(values[2:])[:-1].any()
     assert not outliers(values[-3:]).any(), "three clips are too few to say"
 
 
-def test_cleaning_is_recorded_and_redone_when_it_changes(tmp_path: Path) -> None:
+def test_cleaning_is_recorded_and_redone_when_it_changes(tmp_path):
     source = make_source(tmp_path / "in", 4)
     first = prepare(_settings(source, tmp_path / "out"))
     wavs = tmp_path / "out" / "voice" / "dataset"
@@ -79,7 +79,7 @@ def test_cleaning_is_recorded_and_redone_when_it_changes(tmp_path: Path) -> None
         assert loudness(load_audio(wavs / clip.clip, DATASET_RATE), DATASET_RATE) == pytest.approx(-30, abs=0.3)
 
 
-def test_sounds_that_cleaning_makes_the_same_are_duplicates(tmp_path: Path) -> None:
+def test_sounds_that_cleaning_makes_the_same_are_duplicates(tmp_path):
     source = make_source(tmp_path / "in", 3)
     pcm, rate = soundfile.read(demo_clips(3)[2].audio, dtype="int16")
     soundfile.write(source / "shifted.wav", np.concatenate([np.zeros(9_000, np.int16), pcm]), rate)
@@ -89,7 +89,7 @@ def test_sounds_that_cleaning_makes_the_same_are_duplicates(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("channel", ["left", "right", "louder"])
-def test_the_channel_asked_for_is_used(tmp_path: Path, channel: str) -> None:
+def test_the_channel_asked_for_is_used(tmp_path, channel):
     source = tmp_path / "in"
     source.mkdir()
     for number, clip in enumerate(demo_clips(2)):

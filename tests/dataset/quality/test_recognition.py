@@ -37,7 +37,7 @@ def _flagged(report: Report) -> list[str]:
     return [Path(clip.source).stem for clip in report.used if any(flag.measure == "transcript" for flag in clip.flags)]
 
 
-def test_clips_that_say_something_else_are_flagged_with_what_was_recognized(tmp_path: Path, whisper: Path) -> None:
+def test_clips_that_say_something_else_are_flagged_with_what_was_recognized(tmp_path, whisper):
     report = _prepare(_source(tmp_path / "in"), tmp_path / "out", whisper)
     assert {clip.heard for clip in report.used} == {SAID}
     assert [clip.measures["cer"] for clip in report.used][:2] == [0.0, pytest.approx(1 / 21, abs=1e-4)]
@@ -49,9 +49,7 @@ def test_clips_that_say_something_else_are_flagged_with_what_was_recognized(tmp_
     )
 
 
-def test_no_clip_is_transcribed_twice_and_a_corrected_text_is_compared_again(
-    tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_clip_is_transcribed_twice_and_a_corrected_text_is_compared_again(tmp_path, whisper, monkeypatch):
     source, project = _source(tmp_path / "in"), Project(name="voice", output=tmp_path / "out")
     before = _prepare(source, project.output, whisper)
     monkeypatch.setattr(Transcriber, "transcribe", None)
@@ -62,7 +60,7 @@ def test_no_clip_is_transcribed_twice_and_a_corrected_text_is_compared_again(
     assert _flagged(before) == ["demo-03", "demo-04"] and _flagged(after) == ["demo-04"]
 
 
-def test_the_limit_is_the_one_asked_for_and_flagged_clips_can_be_dropped(tmp_path: Path, whisper: Path) -> None:
+def test_the_limit_is_the_one_asked_for_and_flagged_clips_can_be_dropped(tmp_path, whisper):
     source = _source(tmp_path / "in")
     assert _flagged(_prepare(source, tmp_path / "out", whisper, max_cer=2.0)) == []
     report = _prepare(source, tmp_path / "other", whisper, drop_flagged=True)
@@ -70,7 +68,7 @@ def test_the_limit_is_the_one_asked_for_and_flagged_clips_can_be_dropped(tmp_pat
     assert all(clip.detail.startswith("transcript: ") for clip in report.dropped)
 
 
-def test_missing_weights_are_reported_before_any_clip_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_weights_are_reported_before_any_clip_is_made(tmp_path, monkeypatch):
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
@@ -82,14 +80,14 @@ def test_missing_weights_are_reported_before_any_clip_is_made(tmp_path: Path, mo
     assert not list((tmp_path / "out").glob("*"))
 
 
-def test_a_language_that_the_recogniser_does_not_know_is_refused(tmp_path: Path, whisper: Path) -> None:
+def test_a_language_that_the_recogniser_does_not_know_is_refused(tmp_path, whisper):
     settings = TranscriberSettings(model=str(whisper), language="xx", device="cpu", compute_type="float32")
     with pytest.raises(UserError, match="does not support the language 'xx'"):
         Transcriber(settings).transcribe(np.zeros(16_000, dtype=np.float32))
 
 
 @pytest.mark.parametrize("more", [{"transcriber": None}, {"quality": False}])
-def test_a_check_that_could_not_be_made_is_refused(tmp_path: Path, more: dict[str, object]) -> None:
+def test_a_check_that_could_not_be_made_is_refused(tmp_path, more):
     given = {"quality": True, "check_transcripts": True, "transcriber": "tiny"} | more
     (problem,) = config(tmp_path, tmp_path / "out", **given).problems()
     assert problem.startswith("check_transcripts ")
@@ -105,6 +103,6 @@ def test_a_check_that_could_not_be_made_is_refused(tmp_path: Path, more: dict[st
         ("abcd", "abxd", 0.25),
     ],
 )
-def test_numbers_may_be_written_either_way(text: str, recognized: str, expected: float) -> None:
+def test_numbers_may_be_written_either_way(text, recognized, expected):
     read = {"18": "eighteen", "It cost 18.": "it cost eighteen."}
     assert disagreement(text, recognized, lambda words: read.get(words, words)) == pytest.approx(expected)

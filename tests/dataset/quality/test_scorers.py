@@ -52,7 +52,7 @@ def _voices(clips: list[ClipReport], said_by: dict[str, str]) -> dict[str, str]:
     }
 
 
-def test_a_clip_in_another_voice_than_its_speakers_others_is_flagged() -> None:
+def test_a_clip_in_another_voice_than_its_speakers_others_is_flagged():
     clips = [_clip(n, speaker) for speaker in ("anna", "ben") for n in range(12)]
     voices = _voices(clips, {"anna5": "ben"})
     found = flag_clips(clips, voices=voices, loudness=None)
@@ -67,7 +67,7 @@ def _measured(source: Path, output: Path, **more: object) -> PrepareConfig:
     return config(source, output, workers=1, **({"quality": True, "check_quality": False} | more))
 
 
-def test_the_bases_own_speaker_encoder_embeds_each_voice_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bases_own_speaker_encoder_embeds_each_voice_once(tmp_path, monkeypatch):
     source = make_source(tmp_path / "in", 3)
     report = prepare(_measured(source, tmp_path / "out"))
     encoder = speaker_encoder.load_speaker_encoder(find_base("tiny"))
@@ -92,7 +92,7 @@ def test_the_bases_own_speaker_encoder_embeds_each_voice_once(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("base", ["tiny", "starter"])
-def test_the_encoder_for_many_crops_gives_the_embeddings_of_the_bases_own(base: str) -> None:
+def test_the_encoder_for_many_crops_gives_the_embeddings_of_the_bases_own(base):
     wavs = crops(torch.cat([load_audio(clip.audio, DATASET_RATE) for clip in demo_clips(8)], dim=1))
     assert len(wavs) > 8, "more than are embedded at once"
     with torch.inference_mode():
@@ -107,7 +107,7 @@ def _page_and_report(output: Path) -> tuple[str, Report]:
 
 
 @pytest.mark.skipif(has_dnsmos(), reason="speechmos is installed")
-def test_without_its_package_dnsmos_is_reported_as_not_asked(tmp_path: Path) -> None:
+def test_without_its_package_dnsmos_is_reported_as_not_asked(tmp_path):
     settings = _measured(make_source(tmp_path / "in", 2), tmp_path / "out", check_quality=True, check_speakers=False)
     prepare(settings)
     page, report = _page_and_report(tmp_path / "out")
@@ -116,9 +116,7 @@ def test_without_its_package_dnsmos_is_reported_as_not_asked(tmp_path: Path) -> 
     assert not any("mos" in clip.measures for clip in report.used)
 
 
-def test_with_its_package_dnsmos_judges_each_clip_and_bad_sound_is_flagged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_its_package_dnsmos_judges_each_clip_and_bad_sound_is_flagged(tmp_path, monkeypatch):
     (tmp_path / "site" / "speechmos").mkdir(parents=True)
     (tmp_path / "site" / "speechmos" / "__init__.py").touch()
     (tmp_path / "site" / "speechmos" / "dnsmos.py").write_text(STAND_IN)
@@ -141,7 +139,7 @@ def test_with_its_package_dnsmos_judges_each_clip_and_bad_sound_is_flagged(
     assert [clip.measures for clip in prepare(settings).used] == [clip.measures for clip in report.used]
 
 
-def test_the_real_dnsmos_prefers_speech_to_noise() -> None:
+def test_the_real_dnsmos_prefers_speech_to_noise():
     pytest.importorskip("speechmos", reason="not a requirement: users who want its score install it")
     scorers, voice = Scorers(dnsmos=True), load_audio(demo_clips(3)[2].audio, DATASET_RATE)
     noise = voice + 0.2 * torch.randn(voice.shape, generator=torch.Generator().manual_seed(1))

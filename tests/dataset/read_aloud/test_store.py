@@ -17,7 +17,7 @@ FASTEST = 17.5
 
 
 @pytest.fixture
-def reading(tmp_path: Path) -> RecordingSession:
+def reading(tmp_path) -> RecordingSession:
     return RecordingSession(Project(name="maria", output=tmp_path / "output"), "en")
 
 

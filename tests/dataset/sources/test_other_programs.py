@@ -87,7 +87,7 @@ TABLES = {
 }
 
 
-def test_a_recording_of_the_folder_above_is_taken_by_its_whole_name_alone(tmp_path: Path) -> None:
+def test_a_recording_of_the_folder_above_is_taken_by_its_whole_name_alone(tmp_path):
     _touch(tmp_path, "day/table.csv", "wavs/one.wav", "two.wav")
     (tmp_path / "day" / "table.csv").write_text("audio_file|text\none.wav|Hello, you.\ntwo.wav|Good bye!\n")
     reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"), language="en")
@@ -97,7 +97,7 @@ def test_a_recording_of_the_folder_above_is_taken_by_its_whole_name_alone(tmp_pa
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_tables_of_other_programs_and_systems_name_their_recordings(tmp_path: Path, kind: str) -> None:
+def test_tables_of_other_programs_and_systems_name_their_recordings(tmp_path, kind):
     name, content, recordings = TABLES[kind]
     _touch(tmp_path, name, *recordings)
     (tmp_path / name).write_bytes(content.encode())
@@ -119,7 +119,7 @@ KALDI = {
 }
 
 
-def test_every_line_of_a_kaldi_folder_is_used_or_named(tmp_path: Path) -> None:
+def test_every_line_of_a_kaldi_folder_is_used_or_named(tmp_path):
     _touch(tmp_path, "wavs/a.wav", "wavs/b.flac")
     for name, content in KALDI.items():
         (tmp_path / name).write_text(content)
@@ -145,7 +145,7 @@ def test_every_line_of_a_kaldi_folder_is_used_or_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", ["flac -c --skip=9 wavs/b.flac |", "flac -c wavs/b.flac | sox - -t wav - speed 2 |", "cat wavs/b.flac |"]
 )
-def test_a_command_that_may_change_the_sound_names_no_recording(tmp_path: Path, command: str) -> None:
+def test_a_command_that_may_change_the_sound_names_no_recording(tmp_path, command):
     _touch(tmp_path, "wavs/b.flac")
     (tmp_path / "wav.scp").write_text(f"b {command}\n")
     (tmp_path / "text").write_text("b Good bye!\n")
@@ -157,7 +157,7 @@ def test_a_command_that_may_change_the_sound_names_no_recording(tmp_path: Path, 
     )
 
 
-def test_what_whisper_recognized_replaces_neither_a_text_nor_subtitles(tmp_path: Path) -> None:
+def test_what_whisper_recognized_replaces_neither_a_text_nor_subtitles(tmp_path):
     recognized = json.dumps([{"start": 0, "end": 0.2, "text": "Help o."}])
     for name, other in (("one", "one.txt"), ("two", "two.en.srt")):
         soundfile.write(tmp_path / f"{name}.wav", tone(1, 22_050)[0].numpy(), 22_050)
@@ -169,7 +169,7 @@ def test_what_whisper_recognized_replaces_neither_a_text_nor_subtitles(tmp_path:
     ]
 
 
-def test_kaldis_segments_are_parts_of_recordings_that_lie_elsewhere_in_the_input(tmp_path: Path) -> None:
+def test_kaldis_segments_are_parts_of_recordings_that_lie_elsewhere_in_the_input(tmp_path):
     _touch(tmp_path, "wavs/talk.wav")
     (tmp_path / "data/train").mkdir(parents=True)
     segments = "t1 talk 0.00 1.5\nt2 talk 2 3.25\nt3 talk 9 8\nt4 lost 1 2\nt5 talk one two\nt6 talk 9 -1\n"
@@ -185,7 +185,7 @@ def test_kaldis_segments_are_parts_of_recordings_that_lie_elsewhere_in_the_input
     assert [clip.fault.reason for clip in found if clip.fault] == ["unreadable row"] + ["missing file"] * 2
 
 
-def test_text_of_an_old_code_page_is_read_where_its_letters_show_it(tmp_path: Path) -> None:
+def test_text_of_an_old_code_page_is_read_where_its_letters_show_it(tmp_path):
     _touch(tmp_path, "one.wav", "two.wav")
     for name in ("one", "two"):
         (tmp_path / f"{name}.TXT").write_bytes("Доброе утро, друзья!".encode("cp1251"))
@@ -197,7 +197,7 @@ def test_text_of_an_old_code_page_is_read_where_its_letters_show_it(tmp_path: Pa
     assert reading.notes == []
 
 
-def test_a_recording_that_another_row_names_is_not_taken_for_a_renamed_one(tmp_path: Path) -> None:
+def test_a_recording_that_another_row_names_is_not_taken_for_a_renamed_one(tmp_path):
     _touch(tmp_path, "take 1.wav", "b c.wav", "other.wav")
     (tmp_path / "metadata.csv").write_text("audio_file|text\ntake #1.wav|A.\ntake 1.wav|B.\nb#c.wav|C.\nb&c.wav|D.\n")
     found = read_source(tmp_path)
@@ -205,13 +205,13 @@ def test_a_recording_that_another_row_names_is_not_taken_for_a_renamed_one(tmp_p
     assert [clip.fault.reason for clip in found if clip.fault] == ["missing file"] * 3 + ["no transcript"] * 2
 
 
-def test_a_recording_with_the_rows_own_ending_is_preferred_to_a_converted_one(tmp_path: Path) -> None:
+def test_a_recording_with_the_rows_own_ending_is_preferred_to_a_converted_one(tmp_path):
     _touch(tmp_path, "take 1.wav", "take 1.mp3")
     (tmp_path / "metadata.csv").write_text("audio_file|text\ntake #1.wav|A.\n")
     assert _faults(read_source(tmp_path)) == {"take 1.wav": "", "take 1.mp3": "no transcript"}
 
 
-def test_the_language_file_of_a_dataset_is_no_transcript(tmp_path: Path) -> None:
+def test_the_language_file_of_a_dataset_is_no_transcript(tmp_path):
     _touch(tmp_path, "wavs/one.wav")
     (tmp_path / "metadata_train.csv").write_text("audio_file|text|speaker_name\nwavs/one.wav|Hello.|coqui\n")
     (tmp_path / "lang.txt").write_text("en")
@@ -220,21 +220,21 @@ def test_the_language_file_of_a_dataset_is_no_transcript(tmp_path: Path) -> None
     assert list(reading.ignored.items()) == [(str(tmp_path / "lang.txt"), "the language of a prepared dataset")]
 
 
-def test_a_text_with_a_bar_beside_its_recording_is_no_list(tmp_path: Path) -> None:
+def test_a_text_with_a_bar_beside_its_recording_is_no_list(tmp_path):
     _touch(tmp_path, "one.wav", "two.wav")
     (tmp_path / "one.txt").write_text("two.wav | is what I say here.")
     (tmp_path / "two.txt").write_text("Good bye!")
     assert [clip.text for clip in read_source(tmp_path)] == ["two.wav | is what I say here.", "Good bye!"]
 
 
-def test_rows_in_another_language_are_reported(tmp_path: Path) -> None:
+def test_rows_in_another_language_are_reported(tmp_path):
     _touch(tmp_path, "a.wav", "b.wav", "c.wav")
     (tmp_path / "x.list").write_text("a.wav|ann|JA|Hello.\nb.wav|ann|EN|Hello.\nc.wav|ann|auto|Hello.\n")
     reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"), language="en")
     assert _faults(read_source(tmp_path, reading)) == {"a.wav": "other language", "b.wav": "", "c.wav": ""}
 
 
-def test_libritts_has_its_text_in_normalized_files(tmp_path: Path) -> None:
+def test_libritts_has_its_text_in_normalized_files(tmp_path):
     _touch(tmp_path, "84/121/84_121_1.wav", "84/121/84_121_2.wav")
     (tmp_path / "84/121/84_121_1.normalized.txt").write_text("He paid five dollars.")
     (tmp_path / "84/121/84_121_1.original.txt").write_text("He paid $5.")
@@ -245,7 +245,7 @@ def test_libritts_has_its_text_in_normalized_files(tmp_path: Path) -> None:
     ]
 
 
-def test_every_file_of_a_folder_is_used_reported_or_ignored_by_content(tmp_path: Path) -> None:
+def test_every_file_of_a_folder_is_used_reported_or_ignored_by_content(tmp_path):
     wav = tone(1, 16_000)
     for name, container, codec, rate in (
         ("a.m4b", "ipod", "aac", 16_000),
@@ -282,7 +282,7 @@ def test_every_file_of_a_folder_is_used_reported_or_ignored_by_content(tmp_path:
         assert decode(tmp_path / name)[0].shape[1] > 0
 
 
-def test_ignored_files_and_notes_are_in_report_and_page(tmp_path: Path) -> None:
+def test_ignored_files_and_notes_are_in_report_and_page(tmp_path):
     source = make_source(tmp_path / "in", 3)
     (source / "cover.png").write_bytes(b"\x89PNG\r\n")
     table = source / "metadata.csv"
@@ -305,7 +305,7 @@ ADVICE = {
 
 
 @pytest.mark.parametrize("kind", ADVICE)
-def test_who_follows_the_advice_of_the_reader_is_read(tmp_path: Path, kind: str) -> None:
+def test_who_follows_the_advice_of_the_reader_is_read(tmp_path, kind):
     _touch(tmp_path, "one.wav", "two.wav")
     (tmp_path / "metadata.csv").write_text(ADVICE[kind])
     with pytest.raises(UserError) as caught:
@@ -317,7 +317,7 @@ def test_who_follows_the_advice_of_the_reader_is_read(tmp_path: Path, kind: str)
     assert [clip.fault for clip in found] == [None, None]
 
 
-def test_who_renames_the_columns_as_told_is_read(tmp_path: Path) -> None:
+def test_who_renames_the_columns_as_told_is_read(tmp_path):
     _touch(tmp_path, "one.wav")
     (tmp_path / "metadata.csv").write_text("id,words\none.wav,Hello\n")
     with pytest.raises(UserError, match="no columns") as caught:

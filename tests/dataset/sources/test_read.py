@@ -23,7 +23,7 @@ def _faults(recordings: list[Recording]) -> dict[str, str]:
     return {recording.audio.name: recording.fault.reason if recording.fault else "" for recording in recordings}
 
 
-def test_the_path_of_the_table_gives_its_rows(tmp_path: Path) -> None:
+def test_the_path_of_the_table_gives_its_rows(tmp_path):
     source = make_source(tmp_path, 3)
     _touch(source, "wavs/unlisted.wav")
     assert len(read_source(source / "metadata.csv")) == 3
@@ -40,7 +40,7 @@ def _told(recordings: list[Recording]) -> list[tuple[str, str, str]]:
     return [(r.audio.name, r.origin, r.fault.reason if r.fault else "") for r in recordings]
 
 
-def test_all_tables_of_a_folder_are_read_and_every_row_is_accounted_for(tmp_path: Path) -> None:
+def test_all_tables_of_a_folder_are_read_and_every_row_is_accounted_for(tmp_path):
     _touch(tmp_path, "wavs/one.wav", "wavs/two.wav", "wavs/three.wav", "notes.txt")
     _table(tmp_path / "a.csv", "one.wav|One.", "gone.wav|Gone.")
     _table(tmp_path / "b.csv", "two.wav|Two.")
@@ -55,7 +55,7 @@ def test_all_tables_of_a_folder_are_read_and_every_row_is_accounted_for(tmp_path
     assert recordings[3].fault and recordings[3].fault.detail.startswith("none of a.csv, b.csv has a row for it")
 
 
-def test_metadata_csv_comes_before_other_tables(tmp_path: Path) -> None:
+def test_metadata_csv_comes_before_other_tables(tmp_path):
     _touch(tmp_path, "one.wav")
     _table(tmp_path / "a.csv", "one.wav|Older words.")
     _table(tmp_path / "metadata.csv", "one.wav|Newer words.")
@@ -63,7 +63,7 @@ def test_metadata_csv_comes_before_other_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name, content", [("a.csv", "other\n"), ("a.csv", ""), ("a.jsonl", '{"kind": "step"}\n' * 9)])
-def test_a_table_that_cannot_be_read_costs_only_itself(tmp_path: Path, name: str, content: str) -> None:
+def test_a_table_that_cannot_be_read_costs_only_itself(tmp_path, name, content):
     source = make_source(tmp_path, 2)
     (source / name).write_text(content)
     recordings = read_source(source)
@@ -71,13 +71,13 @@ def test_a_table_that_cannot_be_read_costs_only_itself(tmp_path: Path, name: str
     assert recordings[2].fault and ("line 1" in recordings[2].fault.detail) == bool(content)
 
 
-def test_no_table_that_can_be_read_is_a_fault_of_the_input(tmp_path: Path) -> None:
+def test_no_table_that_can_be_read_is_a_fault_of_the_input(tmp_path):
     _touch(tmp_path, "a.wav", "a.csv", "b.csv")
     with pytest.raises(UserError, match="the table is empty"):
         read_source(tmp_path)
 
 
-def test_tables_in_subfolders_speak_for_their_own_recordings(tmp_path: Path) -> None:
+def test_tables_in_subfolders_speak_for_their_own_recordings(tmp_path):
     """As a zip of several folders holds them, whatever their tables are called."""
     _table(tmp_path / "monday" / "list.csv", "one.wav|One.")
     _table(tmp_path / "tuesday" / "list.csv", "two.wav|Two.", "../monday/three.wav|Three.", "../../x.wav|No.")
@@ -93,7 +93,7 @@ def test_tables_in_subfolders_speak_for_their_own_recordings(tmp_path: Path) -> 
     ]
 
 
-def test_a_table_in_a_subfolder_that_is_a_link_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
+def test_a_table_in_a_subfolder_that_is_a_link_out_of_the_folder_is_not_read(tmp_path):
     secret = _table(tmp_path / "secret.csv", "a.wav|A secret.")
     source = _touch(tmp_path / "in", "own.wav", "deep/a.wav")
     (source / "own.txt").write_text("Hello.")
@@ -103,7 +103,7 @@ def test_a_table_in_a_subfolder_that_is_a_link_out_of_the_folder_is_not_read(tmp
     assert not any("secret" in recording.text for recording in found)
 
 
-def test_a_table_that_is_not_read_is_told_of(tmp_path: Path) -> None:
+def test_a_table_that_is_not_read_is_told_of(tmp_path):
     source = make_source(tmp_path, 1)
     for name in ("train.tsv", "validated.tsv", "invalidated.tsv"):
         (source / name).write_text(f"client_id\tpath\tsentence\nann\t{name}.mp3\tHello.\n")
@@ -115,7 +115,7 @@ def test_a_table_that_is_not_read_is_told_of(tmp_path: Path) -> None:
     ]
 
 
-def test_recordings_with_text_files_of_the_same_name(tmp_path: Path) -> None:
+def test_recordings_with_text_files_of_the_same_name(tmp_path):
     _touch(tmp_path, "one.wav", "deep/two.MP3", "three.flac")
     (tmp_path / "one.txt").write_text("Hello\n  there.\n", encoding="utf-8-sig")
     (tmp_path / "deep" / "two.txt").write_text("Bye.")
@@ -133,7 +133,7 @@ def test_recordings_with_text_files_of_the_same_name(tmp_path: Path) -> None:
     }
 
 
-def test_every_row_and_every_recording_is_accounted_for(tmp_path: Path) -> None:
+def test_every_row_and_every_recording_is_accounted_for(tmp_path):
     source = make_source(tmp_path, 1)
     _touch(source, "wavs/unlisted.wav")
     with (source / "metadata.csv").open("a") as table:
@@ -148,7 +148,7 @@ def test_every_row_and_every_recording_is_accounted_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../secret.wav", "wavs/../../secret.wav", "{outside}", "link.wav", "linked/secret.wav"]
 )
-def test_paths_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path, name: str) -> None:
+def test_paths_that_lead_out_of_the_folder_are_not_followed(tmp_path, name):
     outside = _touch(tmp_path, "secret.wav") / "secret.wav"
     source = make_source(tmp_path / "in", 1)
     (source / "link.wav").symlink_to(outside)
@@ -161,7 +161,7 @@ def test_paths_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path, name
     )
 
 
-def test_links_out_of_a_folder_of_pairs_are_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_a_folder_of_pairs_are_not_followed(tmp_path):
     outside = _touch(tmp_path, "secret.wav") / "secret.wav"
     source = _touch(tmp_path / "in", "own.wav", "own.txt")
     (source / "link.wav").symlink_to(outside)
@@ -170,7 +170,7 @@ def test_links_out_of_a_folder_of_pairs_are_not_followed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["wavs/a.wav", "a", "wavs/deep/b.wav"])
-def test_a_wavs_folder_on_another_disk_belongs_to_the_folder_it_is_linked_in(tmp_path: Path, name: str) -> None:
+def test_a_wavs_folder_on_another_disk_belongs_to_the_folder_it_is_linked_in(tmp_path, name):
     disk = _touch(tmp_path / "disk", "a.wav", "deep/b.wav")
     source = _touch(tmp_path / "in", "metadata.csv")
     (source / "wavs").symlink_to(disk)
@@ -179,7 +179,7 @@ def test_a_wavs_folder_on_another_disk_belongs_to_the_folder_it_is_linked_in(tmp
     assert sorted(_faults(read_source(source)).values()) == ["", "no transcript"], "the other one is accounted for too"
 
 
-def test_pairs_in_a_linked_folder_are_read(tmp_path: Path) -> None:
+def test_pairs_in_a_linked_folder_are_read(tmp_path):
     disk = _touch(tmp_path / "disk", "a.wav")
     (disk / "a.txt").write_text("Hello.")
     source = _touch(tmp_path / "in", "own.wav", "own.txt")
@@ -187,7 +187,7 @@ def test_pairs_in_a_linked_folder_are_read(tmp_path: Path) -> None:
     assert _faults(read_source(source)) == {"a.wav": "", "own.wav": ""}
 
 
-def test_what_leads_out_of_a_linked_folder_is_not_followed(tmp_path: Path) -> None:
+def test_what_leads_out_of_a_linked_folder_is_not_followed(tmp_path):
     secret = _touch(tmp_path / "private", "secret.wav") / "secret.wav"
     disk = _touch(tmp_path / "disk", "a.wav")
     (disk / "out.wav").symlink_to(secret)
@@ -203,7 +203,7 @@ def test_what_leads_out_of_a_linked_folder_is_not_followed(tmp_path: Path) -> No
     assert found[0].fault and "add a link to its folder directly below" in found[0].fault.detail
 
 
-def test_a_text_file_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
+def test_a_text_file_that_leads_out_of_the_folder_is_not_read(tmp_path):
     (tmp_path / "secret.txt").write_text("A secret.")
     source = _touch(tmp_path / "in", "a.wav")
     (source / "a.txt").symlink_to(tmp_path / "secret.txt")
@@ -211,20 +211,20 @@ def test_a_text_file_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) ->
     assert found.fault and found.fault.reason == "outside the folder" and not found.text
 
 
-def test_a_link_to_itself_is_a_fault_of_its_clip(tmp_path: Path) -> None:
+def test_a_link_to_itself_is_a_fault_of_its_clip(tmp_path):
     source = _touch(tmp_path, "own.wav")
     (source / "loop.wav").symlink_to(source / "loop.wav")
     (source / "own.txt").symlink_to(source / "own.txt")
     assert _faults(read_source(source)) == {"own.wav": "no transcript", "loop.wav": "missing file"}
 
 
-def test_an_input_that_is_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+def test_an_input_that_is_a_link_to_itself_is_refused(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(UserError, match="the input"):
         read_source(tmp_path / "loop")
 
 
-def test_a_file_name_that_is_not_utf8_is_a_fault_of_its_clip(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_is_a_fault_of_its_clip(tmp_path):
     source = _touch(tmp_path, "own.wav", "own.txt")
     for name in (b"caf\xe9.wav", b"caf\xe9.txt"):
         (source / os.fsdecode(name)).write_text("Hello.")
@@ -233,19 +233,19 @@ def test_a_file_name_that_is_not_utf8_is_a_fault_of_its_clip(tmp_path: Path) -> 
     assert fault.detail == "caf\\xe9.wav is not a UTF-8 name; rename the file"
 
 
-def test_the_order_is_fixed(tmp_path: Path) -> None:
+def test_the_order_is_fixed(tmp_path):
     _touch(tmp_path, *(f"{name}.{end}" for name in "ecabd" for end in ("wav", "txt")))
     assert [recording.audio.stem for recording in read_source(tmp_path)] == list("abcde")
 
 
-def test_an_input_without_recordings_is_refused(tmp_path: Path) -> None:
+def test_an_input_without_recordings_is_refused(tmp_path):
     for path in (_touch(tmp_path, "a.png") / "a.png", _touch(tmp_path / "in", "notes.txt")):
         with pytest.raises(UserError, match="the input") as caught:
             read_source(path)
         assert "metadata.csv" in caught.value.fix
 
 
-def test_nothing_stays_unpacked_of_an_archive_in_which_nothing_can_be_used(tmp_path: Path) -> None:
+def test_nothing_stays_unpacked_of_an_archive_in_which_nothing_can_be_used(tmp_path):
     archive, kept = tmp_path / "texts.zip", tmp_path / "kept"
     reading = ReadOptions(long_audio=LongAudio(kept=kept))
     with zipfile.ZipFile(archive, "w") as file:
@@ -261,7 +261,7 @@ def test_nothing_stays_unpacked_of_an_archive_in_which_nothing_can_be_used(tmp_p
     assert not list(kept.iterdir())
 
 
-def test_an_empty_file_lacks_its_sound_rather_than_its_transcript(tmp_path: Path) -> None:
+def test_an_empty_file_lacks_its_sound_rather_than_its_transcript(tmp_path):
     source = _touch(make_source(tmp_path, 1), "wavs/silent.wav")
     (source / "wavs" / "empty.wav").touch()
     (source / "metadata.csv").unlink()

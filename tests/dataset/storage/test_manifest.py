@@ -2,7 +2,6 @@
 
 import shutil
 import unicodedata
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -34,12 +33,12 @@ def _clips(folder: Path) -> list[Clip]:
     return [Clip(audio=folder / "wavs" / f"{n}.wav", text=t, speaker="anna|b") for n, t in enumerate(TEXTS)]
 
 
-def test_every_text_survives(tmp_path: Path) -> None:
+def test_every_text_survives(tmp_path):
     write_manifest(tmp_path / "m.csv", _clips(tmp_path))
     assert read_manifest(tmp_path / "m.csv") == _clips(tmp_path)
 
 
-def test_word_times_survive(tmp_path: Path) -> None:
+def test_word_times_survive(tmp_path):
     timed = Clip(audio=tmp_path / "a.wav", text="two words", speaker="anna", word_times=(0.0, 0.312))
     clips = [timed, Clip(audio=tmp_path / "b.wav", text="none here", speaker="anna")]
     write_manifest(tmp_path / "m.csv", clips)
@@ -50,7 +49,7 @@ def test_word_times_survive(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "m.csv") == clips
 
 
-def test_the_file_is_what_the_contract_says(tmp_path: Path) -> None:
+def test_the_file_is_what_the_contract_says(tmp_path):
     write_manifest(tmp_path / "m.csv", [Clip(audio=tmp_path / "wavs" / "ä.wav", text="Grüß Gott", speaker="anna")])
     assert (tmp_path / "m.csv").read_bytes() == "audio_file|text|speaker_name\nwavs/ä.wav|Grüß Gott|anna\n".encode()
 
@@ -58,47 +57,41 @@ def test_the_file_is_what_the_contract_says(tmp_path: Path) -> None:
 SPOKEN = ['"Wait for me', "he said. And then", 'nothing," she said."', '"Whole ""and"" doubled"', "He said so."]
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"], ids=["Unix", "Windows", "old Mac"])
-@pytest.mark.parametrize("separator", "|\t,;")
 @pytest.mark.parametrize("read", [read_manifest, iter_manifest])
-def test_a_row_is_a_line_whatever_ends_it_and_whatever_opens_in_it(
-    tmp_path: Path, read: Callable[[Path], Iterable[Clip]], separator: str, ending: str
-) -> None:
-    texts = [text.replace(",", "") if separator == "," else text for text in SPOKEN]
-    rows = [separator.join((f"{n}.wav", text, "anna")) for n, text in enumerate(texts)]
-    header = separator.join(("audio_file", "text", "speaker_name"))
-    (tmp_path / "m.csv").write_bytes(ending.join([header, *rows, ""]).encode())
-    clips = list(read(tmp_path / "m.csv"))
-    assert [clip.audio.name for clip in clips] == [f"{n}.wav" for n in range(len(SPOKEN))]
-    assert [clip.text for clip in clips] == [*texts[:3], 'Whole "and" doubled', texts[4]]
-    # A line that is no row is named, not joined to the one before.
-    (tmp_path / "m.csv").write_bytes(ending.join([header, rows[0], "and that is all", *rows[1:], ""]).encode())
+def test_a_row_is_a_line_and_a_line_that_is_no_row_is_named(tmp_path, read):
+    header, *rows = ["audio_file|text|speaker_name", *(f"{n}.wav|{text}|anna" for n, text in enumerate(SPOKEN))]
+    (tmp_path / "m.csv").write_text("\r\n".join([header, *rows, ""]))
+    texts = [*SPOKEN[:3], 'Whole "and" doubled', SPOKEN[4]]
+    assert [(clip.audio.name, clip.text) for clip in read(tmp_path / "m.csv")] == [
+        (f"{n}.wav", text) for n, text in enumerate(texts)
+    ]
+    (tmp_path / "m.csv").write_text("\n".join([header, rows[0], "and that is all", *rows[1:], ""]))
     with pytest.raises(UserError, match=r"m\.csv, line 3"):
         list(read(tmp_path / "m.csv"))
 
 
-def test_the_folder_can_be_moved(tmp_path: Path) -> None:
+def test_the_folder_can_be_moved(tmp_path):
     (tmp_path / "old").mkdir()
     write_manifest(tmp_path / "old" / "m.csv", _clips(tmp_path / "old"))
     shutil.move(tmp_path / "old", tmp_path / "new")
     assert read_manifest(tmp_path / "new" / "m.csv") == _clips(tmp_path / "new")
 
 
-def test_recordings_elsewhere_are_reached_by_a_relative_path(tmp_path: Path) -> None:
+def test_recordings_elsewhere_are_reached_by_a_relative_path(tmp_path):
     (tmp_path / "lists").mkdir()
     clip = Clip(audio=tmp_path / "sounds" / "a.wav", text="x", speaker="y")
     write_manifest(tmp_path / "lists" / "m.csv", [clip])
     assert [c.audio.resolve() for c in read_manifest(tmp_path / "lists" / "m.csv")] == [clip.audio.resolve()]
 
 
-def test_a_relative_manifest_gives_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_manifest_gives_absolute_paths(tmp_path, monkeypatch):
     write_manifest(tmp_path / "m.csv", _clips(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert read_manifest(Path("m.csv")) == _clips(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["LJ001-0001", "LJ001-0001.flac", "wavs/LJ001-0001.flac", "wavs\\LJ001-0001.flac"])
-def test_recordings_are_found_with_or_without_folder_and_ending(tmp_path: Path, name: str) -> None:
+def test_recordings_are_found_with_or_without_folder_and_ending(tmp_path, name):
     (tmp_path / "wavs").mkdir()
     (tmp_path / "wavs" / "LJ001-0001.flac").touch()
     (tmp_path / "metadata.csv").write_text(f"{name}|One.|One.\n")
@@ -107,7 +100,7 @@ def test_recordings_are_found_with_or_without_folder_and_ending(tmp_path: Path, 
 
 @pytest.mark.parametrize("written", ["café", "हिन्दी", "が"])
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
-def test_accents_match_however_the_system_writes_them(tmp_path: Path, written: str, forms: tuple[str, str]) -> None:
+def test_accents_match_however_the_system_writes_them(tmp_path, written, forms):
     in_table, on_disk = (unicodedata.normalize(form, written) for form in forms)
     (tmp_path / "wavs").mkdir()
     audio = tmp_path / "wavs" / f"{on_disk}.wav"
@@ -117,6 +110,6 @@ def test_accents_match_however_the_system_writes_them(tmp_path: Path, written: s
         assert read_manifest(tmp_path / "metadata.csv")[0].audio == audio
 
 
-def test_an_empty_manifest_is_a_header(tmp_path: Path) -> None:
+def test_an_empty_manifest_is_a_header(tmp_path):
     write_manifest(tmp_path / "m.csv", [])
     assert read_manifest(tmp_path / "m.csv") == []

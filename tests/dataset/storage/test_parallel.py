@@ -15,7 +15,6 @@ import pytest
 
 from tests.dataset.recordings import config, make_source, snapshot
 from utils.dataset.build import prepare
-from utils.dataset.settings import Engine
 from utils.dataset.storage.parallel import ProcessDied, require_ray, run_tasks
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
@@ -27,7 +26,7 @@ needs_ray = pytest.mark.skipif(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
-def test_without_ray_the_package_is_named_before_any_work(tmp_path: Path) -> None:
+def test_without_ray_the_package_is_named_before_any_work(tmp_path):
     with pytest.raises(UserError, match="ray is not installed") as refused:
         prepare(config(tmp_path / "in", tmp_path / "out", engine="ray"))
     assert "requirements-scale.txt" in refused.value.fix
@@ -56,7 +55,7 @@ class _Noted:
 
 @needs_ray
 @pytest.mark.slow
-def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
+def test_a_killed_worker_costs_only_its_own_tasks(tmp_path):
     work = _Noted(tmp_path / "log", deadly=17)
     done = dict[int, int]()
     for chunk, results in run_tasks(work, list(range(40)), workers=2, engine="ray", chunk_size=4):
@@ -68,7 +67,7 @@ def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
 
 @needs_ray
 @pytest.mark.slow
-def test_tasks_that_always_kill_their_worker_end_with_an_error_for_people(tmp_path: Path) -> None:
+def test_tasks_that_always_kill_their_worker_end_with_an_error_for_people(tmp_path):
     with pytest.raises(ProcessDied, match="Ray worker"):
         list(run_tasks(_Noted(tmp_path / "log", deadly=0, times=99), [0], workers=1, engine="ray"))
 
@@ -79,13 +78,13 @@ def _refuse(tasks: Sequence[int]) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=needs_ray)])
-def test_an_error_for_people_comes_back_as_it_was(engine: Engine) -> None:
+def test_an_error_for_people_comes_back_as_it_was(engine):
     with pytest.raises(UserError) as error:
         list(run_tasks(_refuse, range(9), workers=2, engine=engine))
     assert (error.value.what, error.value.where, error.value.fix) == ("the disk is full", "there", "delete something")
 
 
-def test_an_error_for_people_is_whole_in_another_process() -> None:
+def test_an_error_for_people_is_whole_in_another_process():
     with pytest.raises(UserError) as error:
         _refuse([0])
     assert vars(pickle.loads(pickle.dumps(error.value))) == vars(error.value)
@@ -93,7 +92,7 @@ def test_an_error_for_people_is_whole_in_another_process() -> None:
 
 @needs_ray
 @pytest.mark.slow
-def test_ray_and_local_make_the_same_dataset(tmp_path: Path) -> None:
+def test_ray_and_local_make_the_same_dataset(tmp_path):
     source = make_source(tmp_path / "in", 20)
     more: dict[str, Any] = {"loudness": -23.0, "trim": True, "quality": True, "workers": 2}
     made, reports = [], []

@@ -1,7 +1,5 @@
 """The report says what became of every clip, on disk and in the terminal."""
 
-from pathlib import Path
-
 import pytest
 
 from utils.dataset.storage.report import ClipReport, Report
@@ -20,19 +18,19 @@ def _report(num_dropped: int = 2) -> Report:
     return Report(clips=used + dropped, settings={"language": "en"}, added=3, unchanged=1, splits={"ab": "eval"})
 
 
-def test_it_is_read_back_as_it_was(tmp_path: Path) -> None:
+def test_it_is_read_back_as_it_was(tmp_path):
     _report().save(tmp_path / "report.json")
     assert Report.load(tmp_path / "report.json") == _report()
 
 
-def test_fields_of_later_versions_are_ignored(tmp_path: Path) -> None:
+def test_fields_of_later_versions_are_ignored(tmp_path):
     _report().save(tmp_path / "report.json")
     text = (tmp_path / "report.json").read_text().replace('"source":', '"loudness": -23, "source":')
     (tmp_path / "report.json").write_text(text)
     assert Report.load(tmp_path / "report.json") == _report()
 
 
-def test_totals_add_up() -> None:
+def test_totals_add_up():
     totals = _report().totals
     assert totals["clips"] == totals["used"] + totals["dropped"] == 6
     assert totals["used"] == totals["train"] + totals["eval"] == 4
@@ -40,7 +38,7 @@ def test_totals_add_up() -> None:
     assert totals["reasons"] == {"too short": 2}
 
 
-def test_the_table() -> None:
+def test_the_table():
     assert _report().table() == "\n".join(
         [
             "                           clips   minutes",
@@ -58,10 +56,10 @@ def test_the_table() -> None:
     )
 
 
-def test_a_long_list_is_cut_in_the_terminal_only() -> None:
+def test_a_long_list_is_cut_in_the_terminal_only():
     assert _report(30).table().splitlines()[-1] == "  and 10 more, all in report.json"
 
 
-def test_a_missing_report_is_refused(tmp_path: Path) -> None:
+def test_a_missing_report_is_refused(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         Report.load(tmp_path / "report.json")

@@ -1,7 +1,5 @@
 """A change is all there or not there at all, also after a kill, and two at once are refused."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.dataset.recordings import snapshot
@@ -17,7 +15,7 @@ def _fill(staging: Staging, project: Project, content: str) -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path) -> Project:
     project = Project(name="voice", output=tmp_path)
     with staged(project) as staging:
         _fill(staging, project, "old")
@@ -25,7 +23,7 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def test_a_change_that_was_complete_when_the_process_died_is_finished(project: Project) -> None:
+def test_a_change_that_was_complete_when_the_process_died_is_finished(project):
     staging = Staging(project)
     staging.begin()
     _fill(staging, project, "new")
@@ -46,7 +44,7 @@ def test_a_change_that_was_complete_when_the_process_died_is_finished(project: P
     assert not (project.dataset / ".new").exists()
 
 
-def test_what_an_interrupted_preparation_left_is_discarded(project: Project) -> None:
+def test_what_an_interrupted_preparation_left_is_discarded(project):
     before = snapshot(project)
     staging = Staging(project)
     staging.begin()
@@ -56,7 +54,7 @@ def test_what_an_interrupted_preparation_left_is_discarded(project: Project) -> 
     assert snapshot(project) == before
 
 
-def test_two_preparations_of_one_project_at_once_are_refused(project: Project) -> None:
+def test_two_preparations_of_one_project_at_once_are_refused(project):
     before = snapshot(project)
     with staged(project) as first:
         _fill(first, project, "first")

@@ -4,7 +4,6 @@ import json
 import random
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -21,7 +20,7 @@ RARE = ("quiet", "little", "yellow", "broken", "famous", "hungry", "modern", "na
 
 
 @pytest.fixture
-def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def words(tmp_path, monkeypatch) -> None:
     """A dictionary, and a WordNet of a thousand examples."""
     rng = random.Random(0)
     (tmp_path / "dict").mkdir()
@@ -33,7 +32,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_DIRS", str(tmp_path))
 
 
-def test_splits_follow_the_letters_alone_and_have_their_shares() -> None:
+def test_splits_follow_the_letters_alone_and_have_their_shares():
     assert split_of("The Bell, rang!") == split_of("the bell rang")
     shares = Counter(
         split_of(f"sentence {'abcdefghij'[n % 10]} {n:x} {'k' * (n % 97)} {'q' * (n % 89)}") for n in range(8000)
@@ -41,7 +40,7 @@ def test_splits_follow_the_letters_alone_and_have_their_shares() -> None:
     assert set(shares) == set(SPLITS) and 0.01 < shares["choosing"] / 8000 < 0.03 < 0.94 < shares["training"] / 8000
 
 
-def test_texts_of_a_split_stay_in_it_and_repeat_with_the_seed(words) -> None:
+def test_texts_of_a_split_stay_in_it_and_repeat_with_the_seed(words):
     assert wordnet_examples()[0].startswith("The ") and not any("short" in one for one in wordnet_examples())
     texts = {split: list(islice(Texts(split, 3), 150)) for split in SPLITS}
     assert texts["training"] == list(islice(Texts("training", 3), 150)) != list(islice(Texts("training", 4), 150))
@@ -51,7 +50,7 @@ def test_texts_of_a_split_stay_in_it_and_repeat_with_the_seed(words) -> None:
     assert as_sentence("a dog,") == "A dog." and as_sentence("who?") == "Who?"
 
 
-def test_no_training_clip_has_a_held_out_voice_and_any_beginning_has_the_mix(words) -> None:
+def test_no_training_clip_has_a_held_out_voice_and_any_beginning_has_the_mix(words):
     sets = corpus.plan(VOICES)
     kept = {name for names in HELD_OUT.values() for name in names}
     assert not kept & {name for clip in sets["training"] for name in clip.voice}
@@ -83,7 +82,7 @@ class SineTeacher:
         )
 
 
-def test_a_shard_holds_each_clip_with_its_phonemes_and_is_read_back(tmp_path: Path) -> None:
+def test_a_shard_holds_each_clip_with_its_phonemes_and_is_read_back(tmp_path):
     clips = [
         Clip(speaker="one", voice={"one": 1.0}, text=text) for text in ("Come here then.", "x" * 300, "Stay here now.")
     ]
@@ -109,7 +108,7 @@ def test_a_shard_holds_each_clip_with_its_phonemes_and_is_read_back(tmp_path: Pa
     assert (np.bincount(found)[second.tokens[1]] >= 4) and found[0] == 0 and found[-1] == 0
 
 
-def test_a_run_makes_what_is_missing_and_keeps_to_the_first_plan(tmp_path: Path, words, monkeypatch) -> None:
+def test_a_run_makes_what_is_missing_and_keeps_to_the_first_plan(tmp_path, words, monkeypatch):
     made = SineTeacher()
     monkeypatch.setattr(corpus, "Teacher", lambda voices: made)
     monkeypatch.setattr(corpus, "read_voices", lambda voices: dict.fromkeys(VOICES))
@@ -125,7 +124,7 @@ def test_a_run_makes_what_is_missing_and_keeps_to_the_first_plan(tmp_path: Path,
     assert corpus.read_plan(tmp_path, tmp_path) == before
 
 
-def test_an_inner_tensor_becomes_an_output() -> None:
+def test_an_inner_tensor_becomes_an_output():
     def field(number: int, content: bytes) -> bytes:
         return bytes([number << 3 | 2, len(content)]) + content
 
@@ -143,10 +142,10 @@ def test_an_inner_tensor_becomes_an_output() -> None:
 
 
 @pytest.mark.programs("espeak-ng")
-def test_phonemes_keep_punctuation_and_use_the_teachers_symbols() -> None:
+def test_phonemes_keep_punctuation_and_use_the_teachers_symbols():
     assert phonemes("Nineteen, over it!") == "nˈIntin, ˈOvəɹ ɪt!"
 
 
-def test_missing_packages_are_named(tmp_path: Path) -> None:
+def test_missing_packages_are_named(tmp_path):
     with pytest.raises(teacher.UserError, match="voices are missing"):
         teacher.read_voices(tmp_path / "none.tgz")

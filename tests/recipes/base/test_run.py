@@ -1,7 +1,6 @@
 """The whole recipe: stages in order, none twice, and none after a gate that was not passed."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from recipes.base.run import RunConfig
 from utils.errors import UserError
 
 
-def test_stages_run_in_order_up_to_a_gate_that_is_not_passed(tmp_path: Path, monkeypatch) -> None:
+def test_stages_run_in_order_up_to_a_gate_that_is_not_passed(tmp_path, monkeypatch):
     called: list[str] = []
     rates = {"vocoder": 0.04, "codec": 0.2}
 

@@ -11,13 +11,13 @@ from recipes.base.sentences import MAX_CHARACTERS, MAX_WORDS, MIN_WORDS, Sentenc
 from utils.project.paths import assets_folder
 
 
-def test_the_same_seed_gives_the_same_sentences_and_another_does_not() -> None:
+def test_the_same_seed_gives_the_same_sentences_and_another_does_not():
     first, again, other = (list(islice(SentenceMaker(seed=seed), 50)) for seed in (1, 1, 2))
     assert first == again
     assert len(set(first) & set(other)) < 5
 
 
-def test_sentences_are_distinct_complete_and_within_bounds() -> None:
+def test_sentences_are_distinct_complete_and_within_bounds():
     sentences = list(islice(SentenceMaker(seed=3), 2000))
     assert len({sentence.lower() for sentence in sentences}) == 2000
     for sentence in sentences:
@@ -27,7 +27,7 @@ def test_sentences_are_distinct_complete_and_within_bounds() -> None:
         assert "<" not in sentence and "  " not in sentence
 
 
-def test_no_word_of_the_lexicon_is_rare() -> None:
+def test_no_word_of_the_lexicon_is_rare():
     """Words are dealt like cards: of the frequent ones, none crowds out the rest."""
     words = Counter(
         word for text in islice(SentenceMaker(seed=4), 3000) for word in re.findall(r"[a-z']+", text.lower())
@@ -36,7 +36,7 @@ def test_no_word_of_the_lexicon_is_rare() -> None:
     assert sum(count == 1 for count in words.values()) < 0.35 * len(words)
 
 
-def test_the_demo_voices_own_held_out_sentences_are_not_held_against_it() -> None:
+def test_the_demo_voices_own_held_out_sentences_are_not_held_against_it():
     metadata = (assets_folder() / "demo_voice" / "metadata.csv").read_text(encoding="utf-8").lower()
     lines = (assets_folder() / "demo_heldout.txt").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if line.lower() in metadata] == []
@@ -46,7 +46,7 @@ def test_the_demo_voices_own_held_out_sentences_are_not_held_against_it() -> Non
     ("noun", "expected"),
     [("cat", "cats"), ("box", "boxes"), ("church", "churches"), ("city", "cities"), ("boy", "boys")],
 )
-def test_plurals(noun: str, expected: str) -> None:
+def test_plurals(noun, expected):
     assert plural(noun) == expected
     assert plural("mouse", "mice") == "mice"
 
@@ -64,7 +64,7 @@ def test_plurals(noun: str, expected: str) -> None:
         ("watch over", "watches over", "watched over", "watched over", "watching over"),
     ],
 )
-def test_verbs(entry: str, third: str, past: str, participle: str, progressive: str) -> None:
+def test_verbs(entry, third, past, participle, progressive):
     forms = split_forms(entry)
     assert (forms["3"], forms["past"], forms["pp"], forms["ing"]) == (third, past, participle, progressive)
 
@@ -80,5 +80,5 @@ def test_verbs(entry: str, third: str, past: str, participle: str, progressive: 
         ("a(n) house", "a house"),
     ],
 )
-def test_articles_go_by_sound(text: str, expected: str) -> None:
+def test_articles_go_by_sound(text, expected):
     assert with_articles(text) == expected

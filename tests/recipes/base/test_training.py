@@ -38,7 +38,7 @@ from utils.model.weights import read_weights
 from utils.options import DATASET_RATE
 
 
-def test_steps_resume_from_the_last_checkpoint_and_end_as_if_undisturbed(tmp_path: Path, monkeypatch) -> None:
+def test_steps_resume_from_the_last_checkpoint_and_end_as_if_undisturbed(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_EVERY", 2)
 
     def run(work: Path, *, breaks_at: int | None = None) -> tuple[list[int], torch.Tensor]:
@@ -67,7 +67,7 @@ def test_steps_resume_from_the_last_checkpoint_and_end_as_if_undisturbed(tmp_pat
     assert torch.equal(weight, resumed)
 
 
-def test_nothing_is_computed_while_the_pause_file_exists(tmp_path: Path, monkeypatch) -> None:
+def test_nothing_is_computed_while_the_pause_file_exists(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus.time, "sleep", lambda seconds: slept.set() or (tmp_path / PAUSE).unlink())
     slept = threading.Event()
     corpus.wait_while_paused(tmp_path)
@@ -77,7 +77,7 @@ def test_nothing_is_computed_while_the_pause_file_exists(tmp_path: Path, monkeyp
     assert slept.is_set()
 
 
-def test_codes_come_from_the_codebook_and_the_engine_reads_the_dvae() -> None:
+def test_codes_come_from_the_codebook_and_the_engine_reads_the_dvae():
     torch.manual_seed(0)
     model, mel = Codec(), torch.randn(4, 80, CODES * FRAMES_PER_CODE)
     codec.init_codebook(model.dvae, torch.randn(48, 80, CODES * FRAMES_PER_CODE), np.random.default_rng(0))
@@ -94,7 +94,7 @@ def test_codes_come_from_the_codebook_and_the_engine_reads_the_dvae() -> None:
     assert model.frame_logits(latents).shape == (4, NUM_PHONEMES, mel.shape[2])
 
 
-def test_codebook_from_data_uses_what_a_random_one_leaves_dead() -> None:
+def test_codebook_from_data_uses_what_a_random_one_leaves_dead():
     torch.manual_seed(0)
     dvae, mel = Codec().dvae.eval(), torch.randn(48, 80, CODES * FRAMES_PER_CODE)
     before = len(dvae.get_codebook_indices(mel).unique())
@@ -102,7 +102,7 @@ def test_codebook_from_data_uses_what_a_random_one_leaves_dead() -> None:
     assert before < 300 and len(dvae.get_codebook_indices(mel).unique()) > 800
 
 
-def test_dead_codes_move_onto_encoder_outputs_and_live_ones_stay() -> None:
+def test_dead_codes_move_onto_encoder_outputs_and_live_ones_stay():
     torch.manual_seed(0)
     dvae, mel = Codec().dvae, torch.randn(4, 80, CODES * FRAMES_PER_CODE)
     dvae.codebook.cluster_size.fill_(1.0)
@@ -115,12 +115,12 @@ def test_dead_codes_move_onto_encoder_outputs_and_live_ones_stay() -> None:
     assert (dvae.codebook.cluster_size[5:9] > 0).all()
 
 
-def test_the_parts_of_a_code_follow_each_other() -> None:
+def test_the_parts_of_a_code_follow_each_other():
     x = torch.tensor([[[1.0, 5.0], [2.0, 6.0], [3.0, 7.0], [4.0, 8.0]]])  # two classes by two parts, two codes
     assert codec._spread(x, 2).tolist() == [[[1, 2, 5, 6], [3, 4, 7, 8]]]
 
 
-def test_ctc_prefers_the_phonemes_that_were_said() -> None:
+def test_ctc_prefers_the_phonemes_that_were_said():
     phonemes = torch.tensor([[0, 0, 50, 50, 156, 60, 60, 60, 16, 70, 70, 0]])
     logits = torch.full((1, NUM_PHONEMES, 12), -5.0)
     logits[0, phonemes[0], torch.arange(12)] = 5.0
@@ -138,11 +138,11 @@ def test_ctc_prefers_the_phonemes_that_were_said() -> None:
         ([50] * 40, [[50], [50]], []),
     ],
 )
-def test_phonemes_are_divided_among_words(spoken: list[int], words: list[list[int]], starts: list[int]) -> None:
+def test_phonemes_are_divided_among_words(spoken, words, starts):
     assert divide(spoken, words) == starts
 
 
-def test_words_begin_with_their_first_phoneme_and_letters_pass_evenly_with_phonemes() -> None:
+def test_words_begin_with_their_first_phoneme_and_letters_pass_evenly_with_phonemes():
     def clip(text: str, tokens: tuple[int, ...]) -> SpokenClip:
         ends = np.arange(1, len(tokens) + 1) * 0.1
         sizes = {"shard": 0, "start": 0, "num_samples": 1, "first_frame": 0, "num_frames": 1}
@@ -187,7 +187,7 @@ def work(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(work: Path) -> Path:
+def trained(work) -> Path:
     """The same after two steps of each later stage, with a small GPT."""
     sizes: dict[Any, dict[str, Any]] = {
         gpt: {"STEPS": 2, "GROUPS": 2, "LAYERS": 6, "WIDTH": 64, "HEADS": 2, "tokens_of": SineTeacher().tokens},
@@ -212,7 +212,7 @@ def trained(work: Path) -> Path:
     return work
 
 
-def test_the_gpt_learns_the_engines_losses_and_the_phonemes_of_each_code(work: Path, monkeypatch) -> None:
+def test_the_gpt_learns_the_engines_losses_and_the_phonemes_of_each_code(work, monkeypatch):
     for name, value in (("GROUPS", 2), ("tokens_of", SineTeacher().tokens)):
         monkeypatch.setattr(gpt, name, value)
     examples = gpt.load_examples(work, "training")
@@ -240,7 +240,7 @@ def test_the_gpt_learns_the_engines_losses_and_the_phonemes_of_each_code(work: P
     assert model.text_embedding.weight.grad.abs().sum() > 0, "the side head teaches the whole GPT"
 
 
-def test_recorded_crops_keep_their_speech_and_differ_in_everything_else() -> None:
+def test_recorded_crops_keep_their_speech_and_differ_in_everything_else():
     torch.manual_seed(0)
     spectra = torch.fft.rfft(torch.randn(8, speaker_encoder.SAMPLES))
     crops = speaker_encoder.recorded(spectra, np.random.default_rng(0))
@@ -250,7 +250,7 @@ def test_recorded_crops_keep_their_speech_and_differ_in_everything_else() -> Non
     assert (likeness > 0.2).all() and likeness.std() > 0.01
 
 
-def test_speeds_are_speakers_of_their_own(work: Path, monkeypatch) -> None:
+def test_speeds_are_speakers_of_their_own(work, monkeypatch):
     speech = Speech(work, "training")
     every = sorted([*speaker_encoder.SPEEDS] * len(speech.by_speaker))
     monkeypatch.setattr(speaker_encoder, "PAIRS", len(every))
@@ -261,7 +261,7 @@ def test_speeds_are_speakers_of_their_own(work: Path, monkeypatch) -> None:
     assert torch.allclose(first.sort().values, 191 * torch.tensor(every), atol=1.5)
 
 
-def test_the_norm_of_the_speaker_encoder_becomes_a_part_of_its_last_layer() -> None:
+def test_the_norm_of_the_speaker_encoder_becomes_a_part_of_its_last_layer():
     torch.manual_seed(0)
     encoder = speaker_encoder.with_norm(build_speaker_encoder(speaker_encoder.SHAPE))
     wavs = torch.randn(8, speaker_encoder.SAMPLES)
@@ -274,7 +274,7 @@ def test_the_norm_of_the_speaker_encoder_becomes_a_part_of_its_last_layer() -> N
     assert torch.allclose(found, expected, atol=1e-5)
 
 
-def test_the_stages_make_a_base_that_the_engine_loads(trained: Path) -> None:
+def test_the_stages_make_a_base_that_the_engine_loads(trained):
     base = Base(trained / "starter")
     check_files(base.folder, base.about, must_list=True)
     assert sum(path.stat().st_size for path in base.folder.iterdir()) < package.MAX_BYTES
@@ -289,13 +289,13 @@ def test_the_stages_make_a_base_that_the_engine_loads(trained: Path) -> None:
     assert len(rows) == 40 and all(row.speaker == "demo" for row in rows)
 
 
-def test_packed_scores_are_those_of_the_gpt_less_a_constant(trained: Path) -> None:
+def test_packed_scores_are_those_of_the_gpt_less_a_constant(trained):
     bias = Base(trained / "starter").state()["gpt.mel_head.bias"].float()
     shift = read_weights(trained / "gpt" / "gpt.safetensors")["mel_head.bias"] - bias
     assert torch.allclose(shift, torch.full_like(shift, package.LOGIT_SHIFT), atol=0.02)
 
 
-def test_separation_of_known_vectors() -> None:
+def test_separation_of_known_vectors():
     voice = torch.nn.functional.normalize(torch.tensor([[1.0, 0.1], [1.0, -0.1]]))
     same, different, rate = separation(voice, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
     assert same > 0.97 and different < 0.1 and rate == 0.0
@@ -303,7 +303,7 @@ def test_separation_of_known_vectors() -> None:
     assert mixed >= 0.5
 
 
-def test_codes_are_those_of_the_engines_encoder(work: Path) -> None:
+def test_codes_are_those_of_the_engines_encoder(work):
     encoder, speech = codec.Encoder(work), Speech(work, "training")
     engine, clip = CodeEncoder(encoder.codec.dvae.state_dict(), encoder.scale[:, 0]), speech.clips[0]
     wav = resample(speech.sound(clip)[None], corpus.SAMPLE_RATE, DATASET_RATE)
@@ -314,7 +314,7 @@ def test_codes_are_those_of_the_engines_encoder(work: Path) -> None:
     assert (ours == theirs).float().mean() > 0.8
 
 
-def test_mistakes_are_the_gpts_own_codes(trained: Path, monkeypatch) -> None:
+def test_mistakes_are_the_gpts_own_codes(trained, monkeypatch):
     for name, value in (("LAYERS", 6), ("WIDTH", 64), ("HEADS", 2)):
         monkeypatch.setattr(gpt, name, value)
     reader, codes = decoder.Reader(trained), torch.arange(1000)

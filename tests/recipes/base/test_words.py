@@ -1,7 +1,6 @@
 """Gates: a recognizer judges plain sentences of the base's own voices, beside the recordings."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from utils.evaluation.recognition import Recognizer
 TEXTS = ("The quiet dog ran home.", "A yellow bird sang loudly.", "Zebra.")
 
 
-def test_a_gate_counts_wrong_words_of_plain_sentences_beside_the_recordings(tmp_path: Path, monkeypatch) -> None:
+def test_a_gate_counts_wrong_words_of_plain_sentences_beside_the_recordings(tmp_path, monkeypatch):
     (tmp_path / "corpus").mkdir()
     clips = [Clip(speaker=name, voice={name: 1.0}, text=text) for name in (ANCHORS[0], "am_liam") for text in TEXTS]
     speak_shard(SineTeacher(), clips, tmp_path / "corpus" / "choosing_0000.json")  # type: ignore[arg-type]

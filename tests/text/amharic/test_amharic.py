@@ -16,17 +16,17 @@ SENTENCES = [tuple(row.split("\t")) for row in ROWS]
 FIDEL = [chr(code) for code in range(0x1200, 0x135B) if chr(code).isalpha()]
 
 
-def test_there_are_sixty_sentences() -> None:
+def test_there_are_sixty_sentences():
     assert len(SENTENCES) >= 60 and all(len(pair) == 2 for pair in SENTENCES)
 
 
 @pytest.mark.parametrize(("written", "expected"), SENTENCES)
-def test_sentences(written: str, expected: str) -> None:
+def test_sentences(written, expected):
     assert normalize_amharic(written) == expected
     assert normalize_amharic(expected) == expected, "twice is once"
 
 
-def test_every_sentence_is_readable_in_its_latin_form() -> None:
+def test_every_sentence_is_readable_in_its_latin_form():
     tokenizer = find_base("tiny").tokenizer()
     for written, _ in SENTENCES:
         latin = to_latin_text(normalize_amharic(written))
@@ -39,7 +39,7 @@ def to_sounds(latin: str) -> str:
     return "".join(sounds[letter] for letter in ("'" + latin if latin[:1] in _VOWELS else latin))
 
 
-def test_each_word_of_the_sentences_turns_back() -> None:
+def test_each_word_of_the_sentences_turns_back():
     for _, expected in SENTENCES:
         # A comma may stand between two words without a space: "9,1000" is two numbers.
         for word in expected.replace(",", " ").split():
@@ -61,12 +61,12 @@ def test_each_word_of_the_sentences_turns_back() -> None:
         ("ኲናት", "kʷinat", "kůinat"),
     ],
 )
-def test_sounds_of_known_words(word: str, ipa: str, latin: str) -> None:
+def test_sounds_of_known_words(word, ipa, latin):
     assert to_ipa(word) == ipa
     assert to_latin(ipa) == latin
 
 
-def test_any_ethiopic_letter_has_a_latin_form_or_is_left_for_the_check_to_name() -> None:
+def test_any_ethiopic_letter_has_a_latin_form_or_is_left_for_the_check_to_name():
     """One clip with a letter of Bilen must not end the work on a thousand others."""
     tokenizer, left = find_base("tiny").tokenizer(), set()
     for letter in FIDEL:
@@ -76,7 +76,7 @@ def test_any_ethiopic_letter_has_a_latin_form_or_is_left_for_the_check_to_name()
     assert left == set("ሇቇኇኯዏዯዸዹዺዻዼዽዾዿጏፇ"), "no letters of Amharic"
 
 
-def test_numbers_differ_and_hold_no_latin_letter() -> None:
+def test_numbers_differ_and_hold_no_latin_letter():
     words = [cardinal(value) for value in [*range(2_000), 10**6, 2 * 10**6, 10**9, 10**12, 10**15 - 1]]
     assert len(set(words)) == len(words)
     assert not any(char.isascii() and char.isalpha() for word in words for char in word)
@@ -85,18 +85,18 @@ def test_numbers_differ_and_hold_no_latin_letter() -> None:
 @pytest.mark.parametrize(
     ("numeral", "value"), [("፩", 1), ("፲", 10), ("፻", 100), ("፪፻", 200), ("፼", 10_000), ("፲፪፼፴፬", 120_034)]
 )
-def test_geez_numerals(numeral: str, value: int) -> None:
+def test_geez_numerals(numeral, value):
     assert geez_value(numeral) == value
 
 
 @given(st.text(alphabet=[*FIDEL, " ", "።", "፣", "/", ".", "1", "፻", "ኛ"], max_size=30))
-def test_normalising_twice_is_once_whatever_is_written(text: str) -> None:
+def test_normalising_twice_is_once_whatever_is_written(text):
     once = normalize_amharic(text)
     assert normalize_amharic(once) == once
 
 
 @given(st.text(alphabet=FIDEL, min_size=1, max_size=12))
-def test_no_letter_is_lost(text: str) -> None:
+def test_no_letter_is_lost(text):
     """Only a labialised letter that was spelled out gets shorter, and by the one letter that it takes in."""
     assert len(normalize_amharic(text)) == len(text) - sum(
         text[at : at + 2] in SPELLED_OUT for at in range(len(text) - 1)

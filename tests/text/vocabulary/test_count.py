@@ -10,17 +10,17 @@ from utils.bases.extend import count_words
 
 
 @pytest.fixture
-def texts(tmp_path: Path) -> Path:
+def texts(tmp_path) -> Path:
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(f"რა არის {number} ეს?" for number in range(57)), encoding="utf-8")
     return path
 
 
-def test_words_are_counted_without_numbers(texts: Path, tmp_path: Path) -> None:
+def test_words_are_counted_without_numbers(texts, tmp_path):
     assert count_words(texts, "ka", tmp_path) == {"რა": 57, "არის": 57, "ეს": 57}
 
 
-def test_a_count_that_was_cut_goes_on(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_that_was_cut_goes_on(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(count_module, "SAVE_EVERY", 10)
     read, seen = count_module.read_words, list[str]()
 
@@ -46,6 +46,6 @@ def test_a_count_that_was_cut_goes_on(texts: Path, tmp_path: Path, monkeypatch: 
     assert len(seen) == 57, "another language has other words"
 
 
-def test_no_more_texts_than_the_limit(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_texts_than_the_limit(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(count_module, "MOST_TEXTS", 20)
     assert count_words(texts, "ka", tmp_path)["რა"] == 20

@@ -28,7 +28,7 @@ WORDS = ["ሰላም", "ኢትዮጵያ", "አገር", "ነው", "ተማሪ", "�
 
 
 @pytest.fixture(scope="module")
-def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def text_file(tmp_path_factory) -> Path:
     chance = random.Random(1)
     path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
     lines = [" ".join(chance.choice(["", "የ", "በ"]) + chance.choice(WORDS) for _ in range(7)) + "።" for _ in range(400)]
@@ -37,11 +37,11 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def added(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> AddedLanguage:
+def added(text_file, tmp_path_factory) -> AddedLanguage:
     return add_language(find_base("tiny"), "am", tmp_path_factory.mktemp("project"), corpus=text_file, target=160)
 
 
-def test_old_ids_stay_and_new_ones_follow(added: AddedLanguage) -> None:
+def test_old_ids_stay_and_new_ones_follow(added):
     old = json.loads(find_base("tiny").vocab.read_text(encoding="utf-8"))["model"]["vocab"]
     new = json.loads(added.base.vocab.read_text(encoding="utf-8"))["model"]["vocab"]
     assert old.items() <= new.items()
@@ -50,7 +50,7 @@ def test_old_ids_stay_and_new_ones_follow(added: AddedLanguage) -> None:
     assert sorted(path.name for path in added.base.folder.parent.iterdir()) == ["base-amh"], "nothing temporary stays"
 
 
-def test_each_added_join_is_produced_by_a_word_of_the_corpus(added: AddedLanguage, text_file: Path) -> None:
+def test_each_added_join_is_produced_by_a_word_of_the_corpus(added, text_file):
     bpe = BpeTokenizer.from_file(str(added.base.vocab))
     produced = {token for words in iter_words(text_file, "amh") for word in words for token in bpe.encode(word).tokens}
     joins = {token for token in added.extension.added if len(token) > 1}
@@ -61,12 +61,12 @@ ALPHABET = [*"abcdefghijklmnopqrstuvwxyzàéñöüßčžğ.,!?'-", *map(chr, (*r
 
 
 @given(text=st.text(alphabet=[*ALPHABET, " "], max_size=60))
-def test_segmentations_of_old_letters_never_change(added: AddedLanguage, text: str) -> None:
+def test_segmentations_of_old_letters_never_change(added, text):
     assert added.base.tokenizer().segments(text) == find_base("tiny").tokenizer().segments(text)
 
 
 @given(data=st.data())
-def test_ids_of_a_random_sentence_of_an_old_language_never_change(added: AddedLanguage, data: st.DataObject) -> None:
+def test_ids_of_a_random_sentence_of_an_old_language_never_change(added, data):
     language = data.draw(st.sampled_from(sorted(set(ALPHABETS) - {"amh"})))
     text = data.draw(st.text(alphabet=ALPHABETS[language] + " .,?!", max_size=40))
     old, new = find_base("tiny").tokenizer(), added.base.tokenizer()
@@ -74,7 +74,7 @@ def test_ids_of_a_random_sentence_of_an_old_language_never_change(added: AddedLa
 
 
 @given(text=st.text(alphabet=[*"ሰላምኢትዮጵያአገርነውተማሪትህቤመጽሐፍውቡ", *"abcdefgh", *" .,?!፣።"], max_size=40))
-def test_what_is_encoded_is_decoded(added: AddedLanguage, text: str) -> None:
+def test_what_is_encoded_is_decoded(added, text):
     tokenizer = added.base.tokenizer()
     assert tokenizer.decode(tokenizer.encode(text, "am")) == "[amh]" + tokenizer.normalize(text, "am")
 
@@ -98,7 +98,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize(("language", "text"), SCRIPTS.items(), ids=SCRIPTS)
-def test_every_script_can_be_added_with_its_vowels_marks_and_stops(language: str, text: str, tmp_path: Path) -> None:
+def test_every_script_can_be_added_with_its_vowels_marks_and_stops(language, text, tmp_path):
     """Vowels of many scripts are marks, not letters; a full stop of their own would leave each clip out."""
     corpus = tmp_path / "corpus.txt"
     corpus.write_text(f"{text}\n" * 20, encoding="utf-8")
@@ -116,7 +116,7 @@ def test_every_script_can_be_added_with_its_vowels_marks_and_stops(language: str
     assert any(len(token) > 1 for token in added.added), "marks are joined with their letters"
 
 
-def test_old_rows_stay_and_new_rows_have_the_scale_of_old_ones(added: AddedLanguage) -> None:
+def test_old_rows_stay_and_new_rows_have_the_scale_of_old_ones(added):
     old, new = find_base("tiny").state(), added.base.state()
     rows = old[EMBEDDING].shape[0]
     for name in (EMBEDDING, HEAD):
@@ -125,7 +125,7 @@ def test_old_rows_stay_and_new_rows_have_the_scale_of_old_ones(added: AddedLangu
         assert (new[name][rows:].norm(dim=1) - median).abs().max() < 1e-4 * median
 
 
-def test_an_extended_base_takes_another_language(added: AddedLanguage, tmp_path: Path) -> None:
+def test_an_extended_base_takes_another_language(added, tmp_path):
     corpus = tmp_path / "ka.jsonl"
     corpus.write_text("\n".join(json.dumps({"text": "მე მიყვარს საქართველო"}) for _ in range(20)), encoding="utf-8")
     again = add_language(added.base, "ka", tmp_path / "p", corpus=corpus, target=30)
@@ -136,13 +136,13 @@ def test_an_extended_base_takes_another_language(added: AddedLanguage, tmp_path:
     assert not (tmp_path / "p" / ".corpus-ka").exists()
 
 
-def test_fewer_tokens_than_letters_are_given_to_letters_and_the_rest_is_told(text_file: Path, tmp_path: Path) -> None:
+def test_fewer_tokens_than_letters_are_given_to_letters_and_the_rest_is_told(text_file, tmp_path):
     made = add_language(find_base("tiny"), "am", tmp_path, corpus=text_file, target=12).extension
     assert len(made.added) == 12 and all(len(token) == 1 for token in made.added)
     assert made.reasons[BEYOND] > 10
 
 
-def test_holes_in_the_ids_are_left_alone(tmp_path: Path) -> None:
+def test_holes_in_the_ids_are_left_alone(tmp_path):
     data = json.loads(find_base("tiny").vocab.read_text(encoding="utf-8"))
     last = max(data["model"]["vocab"].values())
     data["model"]["vocab"]["ж ж".replace(" ", "")] = last + 3
@@ -151,7 +151,7 @@ def test_holes_in_the_ids_are_left_alone(tmp_path: Path) -> None:
     assert min(extend_vocabulary(vocab, "amh", ["ሀ"]).pieces) == last + 4
 
 
-def test_weights_of_another_vocabulary_are_refused_with_both_sizes() -> None:
+def test_weights_of_another_vocabulary_are_refused_with_both_sizes():
     state = find_base("tiny").state()
     rows = state[EMBEDDING].shape[0]
     with pytest.raises(UserError, match=f"have {rows} text rows, the vocabulary needs {rows + 5}"):
@@ -163,7 +163,7 @@ def test_weights_of_another_vocabulary_are_refused_with_both_sizes() -> None:
     [("a.txt", ""), ("a.txt", "12 34\n5"), ("a.csv", "text|x\n"), ("a.json", "[]")],
     ids=["empty", "digits", "no rows", "empty list"],
 )
-def test_a_corpus_without_words_is_refused_and_leaves_no_base(tmp_path: Path, name: str, content: str) -> None:
+def test_a_corpus_without_words_is_refused_and_leaves_no_base(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match="no words"):
         add_language(find_base("tiny"), "xx", tmp_path / "p", corpus=tmp_path / name, target=10)
@@ -173,13 +173,13 @@ def test_a_corpus_without_words_is_refused_and_leaves_no_base(tmp_path: Path, na
 @pytest.mark.parametrize(
     ("name", "content"), [("a.csv", "a,b\n1,2\n"), ("a.json", "{}"), ("a.jsonl", "{"), ("a.json", '["x"')]
 )
-def test_a_file_that_is_no_corpus_is_refused(tmp_path: Path, name: str, content: str) -> None:
+def test_a_file_that_is_no_corpus_is_refused(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match="corpus cannot be read"):
         list(iter_texts(tmp_path / name))
 
 
-def test_a_vocabulary_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
+def test_a_vocabulary_that_is_no_tokenizer_is_refused(tmp_path):
     (tmp_path / "vocab.json").write_text("{}")
     with pytest.raises(UserError, match="not a tokenizer"):
         extend_vocabulary(tmp_path / "vocab.json", "amh")
@@ -196,7 +196,7 @@ CORPORA = {
 
 
 @pytest.mark.parametrize(("content", "language"), CORPORA.values(), ids=CORPORA)
-def test_odd_corpora_give_tokens_of_letters_and_nothing_else(tmp_path: Path, content: str, language: str) -> None:
+def test_odd_corpora_give_tokens_of_letters_and_nothing_else(tmp_path, content, language):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text(content, encoding="utf-8")
     made = add_language(find_base("tiny"), language, tmp_path / "p", corpus=corpus, target=30)
@@ -209,12 +209,12 @@ RULED = [*"ሰላምኢትዮጵያአገርነውተማሪትምህርትቤት
 
 
 @given(parts=st.lists(st.sampled_from(RULED), max_size=20))
-def test_what_the_rules_write_is_in_the_extended_vocabulary(added: AddedLanguage, parts: list[str]) -> None:
+def test_what_the_rules_write_is_in_the_extended_vocabulary(added, parts):
     """The corpus has no numbers: their words' letters are added all the same."""
     assert added.base.tokenizer().unknown_characters("".join(parts), "am") == []
 
 
-def test_a_line_of_a_megabyte_comes_in_parts_that_keep_words(tmp_path: Path) -> None:
+def test_a_line_of_a_megabyte_comes_in_parts_that_keep_words(tmp_path):
     path = tmp_path / "long.txt"
     path.write_text("selam alem " * 100_000, encoding="utf-8")
     parts = list(iter_texts(path))
@@ -222,7 +222,7 @@ def test_a_line_of_a_megabyte_comes_in_parts_that_keep_words(tmp_path: Path) -> 
     assert {word for part in parts for word in part.split()} == {"selam", "alem"}
 
 
-def test_an_interrupted_extraction_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_extraction_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_module, "SAVE_EVERY", 10)
     path, work = tmp_path / "a.jsonl", tmp_path / "work"
     path.write_text("\n".join(json.dumps({"text": f"line {number}"}) for number in range(95)), encoding="utf-8")
@@ -244,7 +244,7 @@ def test_an_interrupted_extraction_goes_on(tmp_path: Path, monkeypatch: pytest.M
     assert not work.exists()
 
 
-def test_old_language_speech_is_unchanged(added: AddedLanguage) -> None:
+def test_old_language_speech_is_unchanged(added):
     from tests.decoding import greedy
     from utils.inference.engine import Synthesizer
 
