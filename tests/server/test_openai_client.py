@@ -4,7 +4,6 @@ import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -138,7 +137,7 @@ def test_a_long_text_comes_whole_and_in_order(client):
     assert len(whole) > 2 * len(first)
 
 
-def test_models_are_listed_and_found(openai, openai, client):
+def test_models_are_listed_and_found(openai, client):
     names = [model.id for model in client.models.list()]
     assert "starter" in names
     assert client.models.retrieve("starter").id == "starter"
@@ -146,7 +145,7 @@ def test_models_are_listed_and_found(openai, openai, client):
         client.models.retrieve("nothing/ready")
 
 
-def test_faults_are_the_clients_own_exceptions(openai, openai, client):
+def test_faults_are_the_clients_own_exceptions(openai, client):
     with pytest.raises(openai.NotFoundError) as missing:
         say(client, model="gpt-none")
     assert missing.value.code == "model_not_found" and missing.value.param == "model"
@@ -155,7 +154,7 @@ def test_faults_are_the_clients_own_exceptions(openai, openai, client):
     assert unknown.value.code == "voice_not_found" and "default, bella" in str(unknown.value)
 
 
-def test_a_voice_is_uploaded_used_and_deleted(openai, openai, client, server, spoken):
+def test_a_voice_is_uploaded_used_and_deleted(openai, client, server, spoken):
     recording = Path("assets/starter/reference.wav").read_bytes()
     voice = client.audio.voices.create(audio_sample=("anna.wav", recording), name="anna", consent="mine")
     assert voice.id == "anna"
