@@ -52,7 +52,7 @@ def test_no_clip_of_the_bundled_voice_is_flagged(tmp_path):
 @pytest.mark.programs("espeak-ng")
 def test_clean_clips_are_not_flagged_and_another_voice_among_them_is(tmp_path):
     speaker, other, _ = VOICES
-    source = _spoken(tmp_path / "in", speaker, 40)
+    source = _spoken(tmp_path / "in", speaker, 24)
     intruder = next((_spoken(tmp_path / "other", other, 1) / "wavs").iterdir())
     shutil.copy(intruder, source / "wavs" / "intruder.wav")
     add_row(source, "wavs/intruder.wav", "Another speaker says something else.|".rstrip("|"))

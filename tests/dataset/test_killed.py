@@ -106,21 +106,6 @@ def test_two_workers_killed_in_the_midst_lose_nothing_and_nothing_is_made_twice(
     assert _made(project) == _made(_undisturbed(source, tmp_path / "whole", CLEANED))
 
 
-def test_a_worker_that_dies_is_told_and_what_was_noted_stays(source, project, capfd):
-    child = _start(source, project.output, CLEANED)
-    assert _wait(child, lambda: _noted(project) >= 8)
-    workers = [one for one in psutil.Process(child.pid).children(recursive=True) if _works(one)]
-    workers[0].kill()
-    assert child.wait(timeout=PATIENCE_S) != 0
-    assert "a worker process ended unexpectedly" in capfd.readouterr().err
-    assert _noted(project) >= 8 and not project.report.exists()
-
-
-def _works(process: psutil.Process) -> bool:
-    """Whether it makes clips: neither starts processes nor keeps account of what they share."""
-    return process.parent() is not None and not process.children() and "resource_tracker" not in str(process.cmdline())
-
-
 def _moments(rng: random.Random) -> Iterator[tuple[str, Callable[[Project], bool]]]:
     """When to kill: after N clips, at any time, and while the change is written and moved in."""
     for count in (0, 1, 8, 9, 17, CLIPS - 7):

@@ -60,7 +60,6 @@ def test_each_checkpoint_gets_a_score_of_the_same_texts(request_of):
     ("deadline", "slower", "checkpoints", "texts"),
     [
         (40, 0, 3, 5),
-        (30, 0, 3, 4),
         (12, 0, 2, 2),
         (30, 2, 2, 3),
         (14, 2, 0, 0),

@@ -134,6 +134,7 @@ def test_chunks_of_stocks_decoder_are_the_whole_sentence(tiny):
         chunks = [stream.add(latents[:, :count], is_last=count == 18) for count in (1, 2, 8, 9, 18)]
         assert chunks[2].size(1) > 0 or speed == 2.0
         assert (torch.cat(chunks, dim=1) - whole).abs().max() < 1e-5
+    assert tiny.vocoder(latents[:, :1], embedding, speed=4.0).size(1) > 0
 
 
 def test_drawing_takes_what_hugging_face_would_leave(tiny):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.decoding import greedy, said
+from tests.decoding import greedy
 from tests.inference.stock import load_stock, stock_greedy, stock_sound
 from utils.bases.base import Base
 from utils.inference.engine import Synthesizer
@@ -51,16 +51,3 @@ def test_greedy_codes_and_sound_equal_stock(ours, stock, demo_clip, text, repeti
     assert said.tolist() == codes.tolist()
     assert (hidden - latents).abs().max() < 1e-4
     assert (ours.vocoder(hidden, voice.embedding) - stock_sound(stock, latents, voice)).abs().max() < 1e-4
-
-
-def test_a_seed_fixes_the_speech_and_speed_its_length(ours, demo_clip):
-    voice = ours.voice(demo_clip)
-
-    def say(*, seed: int, speed: float = 4.0) -> torch.Tensor:
-        return said(ours, "No.", voice=voice, seed=seed, speed=speed)
-
-    first = say(seed=3)
-    assert torch.equal(first, say(seed=3))
-    assert not torch.equal(first, say(seed=4))
-    assert say(seed=3, speed=2.0).shape[1] == pytest.approx(first.shape[1] * 2, rel=0.05)
-    assert ours.vocoder(torch.zeros(1, 1, ours.gpt.shape.width), voice.embedding, speed=4.0).shape[1] > 0

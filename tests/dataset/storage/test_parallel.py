@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import pickle
 import signal
 import time
 from collections import Counter
@@ -65,29 +64,27 @@ def test_a_killed_worker_costs_only_its_own_tasks(tmp_path):
     assert {n for n, count in calls.items() if count > 1} == {16, 17}
 
 
-@needs_ray
-@pytest.mark.slow
-def test_tasks_that_always_kill_their_worker_end_with_an_error_for_people(tmp_path):
-    with pytest.raises(ProcessDied, match="Ray worker"):
-        list(run_tasks(_Noted(tmp_path / "log", deadly=0, times=99), [0], workers=1, engine="ray"))
+ENGINES = ["local", pytest.param("ray", marks=[needs_ray, pytest.mark.slow])]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tasks_that_always_kill_their_worker_end_with_an_error_for_people(tmp_path, engine):
+    work, done = _Noted(tmp_path / "log", deadly=9, times=99), list[int]()
+    with pytest.raises(ProcessDied, match=r"worker .*unexpectedly"):
+        for chunk, _ in run_tasks(work, list(range(10)), workers=2, engine=engine, chunk_size=1):
+            done += chunk
+    assert done and 9 not in done, "what was done before is kept"
 
 
 def _refuse(tasks: Sequence[int]) -> list[int]:
     raise UserError(what="the disk is full", where="there", fix="delete something")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=needs_ray)])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_an_error_for_people_comes_back_as_it_was(engine):
     with pytest.raises(UserError) as error:
         list(run_tasks(_refuse, range(9), workers=2, engine=engine))
     assert (error.value.what, error.value.where, error.value.fix) == ("the disk is full", "there", "delete something")
-
-
-def test_an_error_for_people_is_whole_in_another_process():
-    with pytest.raises(UserError) as error:
-        _refuse([0])
-    assert vars(pickle.loads(pickle.dumps(error.value))) == vars(error.value)
 
 
 @needs_ray
