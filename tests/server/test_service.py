@@ -52,6 +52,17 @@ def make(tmp_path: Path) -> Iterator[Callable[..., SpeechService]]:
         assert not service._thread.is_alive()
 
 
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SpeechService]:
+    """One for all tests that need no settings: it loads the model once."""
+    config = ServerConfig(output=tmp_path_factory.mktemp("output"), device="cpu", precision="fp32")
+    shared = SpeechService(config, stall_s=30.0)
+    shared.start()
+    yield shared
+    shared.close()
+    assert not shared._thread.is_alive()
+
+
 def ask(service: SpeechService, text: str = TEXT, *, model: str = "starter", **fields: Any) -> Generation:
     request = SpeechRequest(text=text, **{"seed": 1, "language": "en", **fields})
     generation = Generation(request, SpeechApi(service).find(model))
@@ -82,8 +93,7 @@ def same(found: np.ndarray, wanted: np.ndarray) -> bool:
     return len(found) <= len(wanted) and np.abs(found - wanted[: len(found)]).max() < 5e-3
 
 
-def test_a_request_is_spoken_as_the_engine_speaks_it(make, alone):
-    service = make()
+def test_a_request_is_spoken_as_the_engine_speaks_it(service, alone):
     whole, streamed = ask(service, stream=False), ask(service)
     assert same(received(whole), alone) and same(received(streamed), alone)
     assert streamed.first_sound_s < WAIT_S and service.num_live == 0
@@ -103,9 +113,8 @@ def test_words_of_a_projects_table_are_said_otherwise_by_its_models(make, tmp_pa
     assert np.array_equal(speech("No, Dr."), wanted) and not np.array_equal(plain, wanted)
 
 
-def test_a_text_is_spoken_by_several_voices(make, tmp_path):
-    service = make()
-    VoiceLibrary(tmp_path).make("ben", [next(Path("assets/demo_voice/wavs").iterdir())])
+def test_a_text_is_spoken_by_several_voices(service):
+    VoiceLibrary(service.output).make("ben", [next(Path("assets/demo_voice/wavs").iterdir())])
     text = '<speak>No. <voice name="ben">No.</voice></speak>'
     plain, spoken = (
         received(ask(service, one, model="tiny", speed=4.0, split="sentences")) for one in ("No. No.", text)
@@ -146,15 +155,14 @@ def test_a_listener_that_takes_nothing_is_given_up(make, monkeypatch):
     assert generation.buffered_s < 20
 
 
-def test_a_slow_listener_gets_all(make, monkeypatch):
+def test_a_slow_listener_gets_all(service, monkeypatch):
     monkeypatch.setattr("utils.inference.generation.BUFFER_S", 2.0)
-    service = make(stall_s=30.0)
     text = " ".join([TEXT] * 4)
     slow = received(ask(service, text, split="sentences"), pause_s=0.7)
     assert same(slow, received(ask(service, text, split="sentences")))
 
 
-def test_an_error_of_one_request_leaves_the_others(make, monkeypatch, alone):
+def test_an_error_of_one_request_leaves_the_others(service, monkeypatch, alone):
     step = SpeechBatch.step
 
     def fail_for_one(batch: SpeechBatch) -> Any:
@@ -165,7 +173,6 @@ def test_an_error_of_one_request_leaves_the_others(make, monkeypatch, alone):
         return step(batch)
 
     monkeypatch.setattr(SpeechBatch, "step", fail_for_one)
-    service = make()
     good = [ask(service) for _ in range(3)]
     bad = ask(service, temperature=1.5)
     good += [ask(service) for _ in range(2)]
@@ -175,8 +182,7 @@ def test_an_error_of_one_request_leaves_the_others(make, monkeypatch, alone):
     assert service.num_live == 0 and len(received(ask(service)))
 
 
-def test_faults_of_a_request_end_it_with_words(make):
-    service = make()
+def test_faults_of_a_request_end_it_with_words(service):
     with pytest.raises(RequestError, match="missing"):
         received(ask(service, voice="missing"))
     with pytest.raises(UserError, match="cannot read"):

@@ -212,6 +212,7 @@ def test_parts_are_joined_as_they_came(monkeypatch, tmp_path):
         ({"text": TEXT, "voice": {"name": "zoe"}}, "no voice 'zoe'. Use one of: default", "voice_not_found"),
         ({"text": TEXT, "voice": {"language": "xx"}}, "cannot read the language 'xx'", None),
         ({"text": "x" * 5001}, "may have 5000", "string_above_max_length"),
+        ({"text": " "}, "empty", "empty_text"),
         ({}, "as a string", None),
     ],
 )

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.programs]
 expect.set_options(timeout=90_000)
 
 VOICE = ROOT / "assets" / "demo_voice"
-NUM_CLIPS = 12
+NUM_CLIPS = 6
 EVIL = "<img src=x onerror=window.hacked=true>"
 PLAYED = """(() => {
     window.played = []

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.programs]
 expect.set_options(timeout=90_000)
 
 VOICE = ROOT / "assets" / "demo_voice"
-NUM_CLIPS = 12
+NUM_CLIPS = 6
 SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 MAX_TABS = 400
 SLOW_MS = 180_000

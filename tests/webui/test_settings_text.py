@@ -6,7 +6,6 @@ from utils.config import SpeechSettings, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from webui import text
 from webui.fields import NOT_ASKED, NOT_OFFERED, fields_of
-from webui.interface import create_ui
 from webui.tabs import data
 from webui.tabs.train import ADVANCED, GPU_ONLY, MAIN
 
@@ -21,9 +20,9 @@ def test_a_setting_has_a_name_and_no_words_belong_to_one_that_is_gone():
     assert known - left_out <= set(text.LABELS), "add a name to webui/text/settings.py"
 
 
-def test_help_on_the_page_is_one_short_sentence_and_choices_have_words(tmp_path):
+def test_help_on_the_page_is_one_short_sentence_and_choices_have_words(laid_out):
     """In the language that is laid out first; a license is quoted as it is."""
-    blocks = [block for block in create_ui(tmp_path).blocks.values() if getattr(block, "visible", None) is True]
+    blocks = [block for block in laid_out.blocks.values() if getattr(block, "visible", None) is True]
     helps = [block.info for block in blocks if getattr(block, "info", None)]
     is_long = [help for help in helps if len(help) > MAX_HELP or re.search(r"[.!?] \S", help)]
     assert len(helps) > 20 and set(is_long) == {text.LICENSE_WORDS}

@@ -3,16 +3,15 @@
 import dataclasses
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import gradio as gr
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.webui.app import running_app
-from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from utils.config import TrainConfig
 from utils.project.paths import Project
@@ -56,25 +55,22 @@ def make_run(project: Project, name: str, *, is_alive: bool) -> Path:
 
 
 @pytest.fixture(scope="module")
-def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("output")
-    maria = make_project(output, "maria")
-    ProjectSettings(language="en", base="starter").save(maria)
-    make_run(maria, "20260101-000000-1-000", is_alive=False)
-    make_run(make_project(output, "bert"), "20260102-000000-1-000", is_alive=True)
-    return output
-
-
-@pytest.fixture(scope="module")
-def page(output: Path) -> Iterator[Page]:
-    with running_app(output) as url, running_browser() as browser:
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
-        faults: list[str] = []
-        opened.on("pageerror", lambda error: faults.append(str(error)))
-        opened.goto(f"{url}?tab=train&project=maria")
-        expect(opened.locator("#loss-plot")).to_contain_text("lowest evaluation")
-        yield opened
-        assert faults == []
+def page(browser: Browser, address: str, output: Path) -> Iterator[Page]:
+    trained = make_project(output, "trained")
+    ProjectSettings(language="en", base="starter").save(trained)
+    make_run(trained, "20260101-000000-1-000", is_alive=False)
+    training = make_project(output, "training")
+    make_run(training, "20260102-000000-1-000", is_alive=True)
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.goto(f"{address}?tab=train&project=trained")
+    expect(opened.locator("#loss-plot")).to_contain_text("lowest evaluation")
+    yield opened
+    opened.close()
+    # Nothing else is started while a training goes on.
+    shutil.rmtree(training.folder)
+    assert faults == []
 
 
 def shot(page: Page, name: str) -> None:
@@ -145,7 +141,7 @@ def test_changed_settings_are_marked_with_who_set_them_and_their_default(page):
 def test_the_command_is_that_of_the_form_and_goes_when_the_form_changes(page, output):
     page.locator("#show-command").click()
     command = page.locator("#command textarea")
-    expect(command).to_have_value(f"python -m utils.cli.train --project maria --output {output} --num-epochs 7")
+    expect(command).to_have_value(f"python -m utils.cli.train --project trained --output {output} --num-epochs 7")
     shot(page, "train-command")
     page.locator("#set-seed input").fill("9")
     expect(command).to_have_value("")
@@ -156,7 +152,7 @@ def test_the_command_is_that_of_the_form_and_goes_when_the_form_changes(page, ou
 def test_stop_stands_where_train_was_while_a_run_goes_on(page):
     expect(page.locator("#step-2")).to_be_visible()
     expect(page.locator("#stop")).to_be_hidden()
-    page.goto(page.url.replace("maria", "bert"))
+    page.goto(page.url.replace("trained", "training"))
     expect(page.locator("#stop")).to_be_visible()
     expect(page.locator("#step-2")).to_be_hidden()
     expect(page.locator("#step-bar #stop")).to_be_in_viewport()
