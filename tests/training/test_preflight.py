@@ -113,7 +113,7 @@ def test_batches_grow_while_they_bring_more_and_fit(project: Project, monkeypatc
 
 
 def test_a_measurement_is_of_real_steps_in_a_process_of_its_own_and_reports_what_ran(project: Project) -> None:
-    asked = {"sdpa": True, "gradient_checkpointing": "full"}
+    asked = {"sdpa": True, "freeze_conditioning": True}
     seen = measure_apart(settled(project, **asked), warmup=1, steps=2)
     assert not seen.fault
     assert seen.steps == 2 and seen.audio_per_second > 0 and seen.cpu_s > 0 and 0 < seen.useful_share <= 1

@@ -148,7 +148,7 @@ def test_the_best_is_the_best_however_slow_the_disk(project: Project, monkeypatc
     sync = state_module.sync
 
     def slow(path: Path) -> None:
-        time.sleep(0.1)
+        time.sleep(0.06)
         sync(path)
 
     monkeypatch.setattr(state_module, "sync", slow)
