@@ -28,7 +28,7 @@ def exec_form(instruction: str) -> list[str]:
     return json.loads(found[1])
 
 
-def test_flags_are_the_pages_and_other_words_a_command() -> None:
+def test_flags_are_the_pages_and_other_words_a_command():
     assert list(ENTRY["PAGE"]) == exec_form("CMD"), "said twice, and the same"
     assert exec_form("ENTRYPOINT") == ["python", "docker/entrypoint.py"]
     command_of = ENTRY["command_of"]
@@ -38,20 +38,20 @@ def test_flags_are_the_pages_and_other_words_a_command() -> None:
     assert command_of(other) == other
 
 
-def test_the_image_can_compile_and_transcribe_on_a_gpu() -> None:
+def test_the_image_can_compile_and_transcribe_on_a_gpu():
     """Triton and torch.compile build what they run; CTranslate2 needs cuBLAS 12 beside PyTorch's own."""
     system, packages = DOCKERFILE.split(" AS system")[1].split("FROM system AS packages")
     assert re.search(r"apt-get install .*\bg\+\+ .*\bpython3-dev\b", system)
     assert "nvidia-cublas-cu12==12." in packages
 
 
-def test_the_jobs_that_save_are_those_of_the_pages_folder() -> None:
+def test_the_jobs_that_save_are_those_of_the_pages_folder():
     assert output_of(["python", "app.py", "--port", "8000", "--output", "/x"]) == Path("/x")
     assert output_of(["python", "app.py", "--output=a b"]) == Path("a b")
     assert output_of(["python", "app.py"]) == Path("output")
 
 
-def test_the_page_starts_with_a_login_that_is_kept_and_printed_and_ends_as_docker_stops_it(tmp_path: Path) -> None:
+def test_the_page_starts_with_a_login_that_is_kept_and_printed_and_ends_as_docker_stops_it(tmp_path):
     output = tmp_path / "the volume"
     output.mkdir()
     port, log, kept = free_port(), output / "container.log", output / MADE_FILE
@@ -74,7 +74,7 @@ def test_the_page_starts_with_a_login_that_is_kept_and_printed_and_ends_as_docke
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_operators_login_comes_before_a_made_one(tmp_path: Path) -> None:
+def test_the_operators_login_comes_before_a_made_one(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("anna:with:colons\nbert:long enough\n", encoding="utf-8")
     both = (("anna", "with:colons"), ("bert", "long enough"))
@@ -101,7 +101,7 @@ def test_the_operators_login_comes_before_a_made_one(tmp_path: Path) -> None:
         ({LOGIN_FILE: "/nowhere/login"}, "the passwords cannot be read"),
     ],
 )
-def test_a_login_that_cannot_be_used_is_refused_and_never_shown(environment, message, tmp_path: Path) -> None:
+def test_a_login_that_cannot_be_used_is_refused_and_never_shown(environment, message, tmp_path):
     with pytest.raises(UserError) as caught:
         find_login("", environment, tmp_path, make=True)
     assert message in str(caught.value) and "XTTS_STUDIO_LOGIN" in str(caught.value)
@@ -109,7 +109,7 @@ def test_a_login_that_cannot_be_used_is_refused_and_never_shown(environment, mes
     assert not (tmp_path / MADE_FILE).exists()
 
 
-def test_a_made_login_is_printed_once_and_where_it_was_damaged_not_replaced(tmp_path: Path) -> None:
+def test_a_made_login_is_printed_once_and_where_it_was_damaged_not_replaced(tmp_path):
     first, said = find_login("", {}, tmp_path, make=True)
     assert Access(host="0.0.0.0", auth=first).checked() and ":".join(first[0]) in said
     again, said = find_login("", {}, tmp_path, make=True)

@@ -89,7 +89,7 @@ def wait_until_gone(pid: int) -> None:
         time.sleep(0.1)
 
 
-def test_ctrl_c_saves_says_how_to_go_on_and_that_works(project: Project, caller: subprocess.Popen) -> None:
+def test_ctrl_c_saves_says_how_to_go_on_and_that_works(project, caller):
     lines = wait_for_step(caller)
     assert [line for line in lines if line.startswith("training base tiny on cpu: 6 clips, 2 for evaluation")]
     assert [line for line in lines if line.startswith("epoch 1 of 10000, step 1 of 30000: loss ")]
@@ -150,7 +150,7 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_when_the_caller_is_killed_the_run_is_asked_to_stop_and_may_still_print(tmp_path: Path) -> None:
+def test_when_the_caller_is_killed_the_run_is_asked_to_stop_and_may_still_print(tmp_path):
     """As by Ctrl-C: what a real run then saves, the test above shows."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", CALLER, WORKER, str(tmp_path)]
@@ -162,7 +162,7 @@ def test_when_the_caller_is_killed_the_run_is_asked_to_stop_and_may_still_print(
     assert (tmp_path / "saved").is_file()
 
 
-def test_a_fault_in_the_child_is_the_same_fault_here(project: Project) -> None:
+def test_a_fault_in_the_child_is_the_same_fault_here(project):
     project.eval_csv.unlink()
     with pytest.raises(UserError) as caught:
         train_gpt("", "tiny", "en", 1, 2, 1, project.train_csv, project.eval_csv, project.folder)
@@ -171,9 +171,7 @@ def test_a_fault_in_the_child_is_the_same_fault_here(project: Project) -> None:
     assert error.fix == "correct its path" and not project.runs.exists()
 
 
-def test_a_base_that_is_not_here_is_refused_with_each_way_to_agree_to_its_license(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_that_is_not_here_is_refused_with_each_way_to_agree_to_its_license(project, monkeypatch):
     monkeypatch.delenv("COQUI_TOS_AGREED", raising=False)
     csvs = (project.train_csv, project.eval_csv)
     with pytest.raises(UserError) as caught:
@@ -186,7 +184,7 @@ def test_a_base_that_is_not_here_is_refused_with_each_way_to_agree_to_its_licens
     assert not project.runs.exists()
 
 
-def test_a_child_that_was_killed_or_crashed_is_told_as_such() -> None:
+def test_a_child_that_was_killed_or_crashed_is_told_as_such():
     with pytest.raises(UserError, match="was ended by signal 9") as caught:
         _result(None, -9)
     assert "smaller batch_size" in caught.value.fix and 'resume="last"' in caught.value.fix
@@ -195,7 +193,7 @@ def test_a_child_that_was_killed_or_crashed_is_told_as_such() -> None:
 
 
 @pytest.mark.parametrize("line", ["a library says hello\n", '{"kind": "ste{"kind": "event"}\n', "[1, 2]\n", "\n"])
-def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line: str) -> None:
+def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line):
     assert parse_line(line) == {"kind": "stderr", "line": line.strip() and line}
     assert parse_line('{"kind": "step", "done": 1}\n')["kind"] == "step"
 
@@ -220,7 +218,7 @@ def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line: str) -> None:
         ({"colour": 1}, "unknown settings: colour"),
     ],
 )
-def test_values_of_another_type_are_named(tmp_path: Path, values: dict, message: str) -> None:
+def test_values_of_another_type_are_named(tmp_path, values, message):
     arguments = {"custom_model": "", "version": "tiny", "language": "en", "num_epochs": 1, "batch_size": 1}
     arguments |= {"grad_acumm": 1, "train_csv": "a.csv", "eval_csv": "b.csv", "output_path": tmp_path / "voice"}
     with pytest.raises(UserError, match=message):
@@ -228,7 +226,7 @@ def test_values_of_another_type_are_named(tmp_path: Path, values: dict, message:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_of_guides_and_other_trainers_are_settings(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_guides_and_other_trainers_are_settings(project, monkeypatch):
     seen: list[TrainConfig] = []
 
     def see(config: TrainConfig, **_: object) -> None:

@@ -48,7 +48,7 @@ def check(monkeypatch: pytest.MonkeyPatch, out: Path, *flags: str) -> tuple[int,
     return int(ended.value.code or 0), report, (out / "report.md").read_text(encoding="utf-8")
 
 
-def test_a_check_continues_after_failures_and_names_no_folders(parts: Path, monkeypatch) -> None:
+def test_a_check_continues_after_failures_and_names_no_folders(parts, monkeypatch):
     only = ("--only", "facts", "steps", "speak", "full_size")
     status, found, text = check(monkeypatch, parts / "out", *only)
     assert status == 1
@@ -59,13 +59,13 @@ def test_a_check_continues_after_failures_and_names_no_folders(parts: Path, monk
     assert sys.prefix not in text and str(parts) not in text and str(Path.home()) not in text
 
 
-def test_a_part_that_hangs_is_ended(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_hangs_is_ended(parts, monkeypatch):
     monkeypatch.setattr(gpu_check, "LIMIT_S", 1.0)
     status, found, _ = check(monkeypatch, parts / "out", "--only", "memory")
     assert status == 1 and found["memory"]["reason"] == "it took too long and was ended"
 
 
-def test_a_large_card_plays_a_small_one(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_card_plays_a_small_one(parts, monkeypatch):
     gpu = make_gpu(80, (9, 0))
     monkeypatch.setattr(gpu_check, "this_machine", lambda: make_machine(gpu))
     _, found, _ = check(monkeypatch, parts / "out", "--only", "facts", "--pretend-gb", "8")
@@ -74,7 +74,7 @@ def test_a_large_card_plays_a_small_one(parts: Path, monkeypatch: pytest.MonkeyP
     assert "per_process_memory_fraction:0.1" in found["facts"]["lines"][0], "its children inherit it"
 
 
-def test_parts_are_added_to_a_report_and_skipped_without_time(parts: Path, monkeypatch) -> None:
+def test_parts_are_added_to_a_report_and_skipped_without_time(parts, monkeypatch):
     assert check(monkeypatch, parts / "out", "--only", "facts")[0] == 0
     monkeypatch.setattr(gpu_check, "ENOUGH_S", 10.0)
     status, found, _ = check(monkeypatch, parts / "out", "--add", "--only", "server", "--minutes", "0.01")
@@ -82,16 +82,16 @@ def test_parts_are_added_to_a_report_and_skipped_without_time(parts: Path, monke
     assert found["server"]["reason"].startswith("no time was left")
 
 
-def test_the_process_that_starts_the_parts_does_not_load_torch() -> None:
+def test_the_process_that_starts_the_parts_does_not_load_torch():
     code = "import sys, benchmarks.gpu_check; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=gpu_check.ROOT, check=False).returncode == 0
 
 
-def test_every_part_exists() -> None:
+def test_every_part_exists():
     assert all(callable(getattr(gpu_parts, name)) for name in gpu_check.PARTS)
 
 
-def test_the_packed_layout_of_a_gpu_has_the_gradients_of_the_reference(tmp_path: Path) -> None:
+def test_the_packed_layout_of_a_gpu_has_the_gradients_of_the_reference(tmp_path):
     """Through CPU kernels in place of CUDA's variable-length flash attention, in every checkpointing mode."""
     before = calls["backward"]
     gpu_parts.attention(gpu_parts.Check("cpu", str(tmp_path / "lines")))
@@ -100,7 +100,7 @@ def test_the_packed_layout_of_a_gpu_has_the_gradients_of_the_reference(tmp_path:
     assert calls["backward"] - before == 3 * 4, "once in each block"
 
 
-def test_the_emulated_kernel_refuses_what_cudas_would() -> None:
+def test_the_emulated_kernel_refuses_what_cudas_would():
     q = torch.ones(1, 2, 8, 16)
     with emulated_flash(), pytest.raises(AssertionError):
         varlen_attention(q, q, q, cu_seqlens=torch.tensor([0, 8], dtype=torch.int32), max_seqlen=8)

@@ -26,7 +26,6 @@ from utils.inference.speaker import Speaker
 from utils.jobs.device import Claim
 from utils.performance_utils import device as device_module
 from utils.performance_utils.device import check_allocator, settle_device
-from utils.project.paths import Project
 from utils.runs.process import ProcessId
 from utils.runs.record import JobRecord, read_record, write_record
 from utils.training import train
@@ -71,8 +70,8 @@ MACHINES = [
 
 @pytest.mark.parametrize(("values", "visible", "device", "words", "processes"), MACHINES)
 def test_every_entry_point_takes_the_device_that_pytorch_can_use(
-    machine, project: Project, monkeypatch, values: dict, visible: str | None, device: str, words: str, processes: int
-) -> None:
+    machine, project, monkeypatch, values, visible, device, words, processes
+):
     machine(visible=visible, cuda=values not in (NO_DRIVER, OLD_DRIVER) and visible != "", **values)
     entries, kind = EntryPoints(project, monkeypatch), device.split(":")[0]
     assert entries.devices("auto") == {**dict.fromkeys(CLAIMED, device), **dict.fromkeys(SPEAKING, kind)}
@@ -89,7 +88,7 @@ def test_every_entry_point_takes_the_device_that_pytorch_can_use(
     assert entries.devices("cuda") == wanted
 
 
-def test_start_names_the_wheel_that_has_the_kernels(machine, monkeypatch, capsys) -> None:
+def test_start_names_the_wheel_that_has_the_kernels(machine, monkeypatch, capsys):
     page = SimpleNamespace(share_url="", local_url="http://127.0.0.1:1/", block_thread=lambda: None)
     monkeypatch.setattr(app, "launched", lambda flags: page)
     monkeypatch.setattr(sys, "argv", ["app.py"])
@@ -100,7 +99,7 @@ def test_start_names_the_wheel_that_has_the_kernels(machine, monkeypatch, capsys
     assert app.main() == 0 and capsys.readouterr().out.startswith("Open http://127.0.0.1:1/")
 
 
-def test_every_entry_point_leaves_a_gpu_to_the_run_that_has_it(machine, project: Project, monkeypatch) -> None:
+def test_every_entry_point_leaves_a_gpu_to_the_run_that_has_it(machine, project, monkeypatch):
     machine(cuda=True)
     entries = EntryPoints(project, monkeypatch)
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as training:
@@ -114,7 +113,7 @@ def test_every_entry_point_leaves_a_gpu_to_the_run_that_has_it(machine, project:
         training.kill()
 
 
-def test_a_recognizer_beside_speech_on_a_gpu_keeps_its_way_back_to_the_cpu(machine, project, monkeypatch) -> None:
+def test_a_recognizer_beside_speech_on_a_gpu_keeps_its_way_back_to_the_cpu(machine, project, monkeypatch):
     machine(cuda=True)
     EntryPoints(project, monkeypatch)
     requested: list[str] = []
@@ -135,7 +134,7 @@ def test_a_recognizer_beside_speech_on_a_gpu_keeps_its_way_back_to_the_cpu(machi
     assert requested == ["auto", "auto", "cuda", "cuda", "cpu", "cpu"]
 
 
-def test_every_entry_point_names_who_has_a_gpu_that_is_full(machine, project: Project, monkeypatch, capsys) -> None:
+def test_every_entry_point_names_who_has_a_gpu_that_is_full(machine, project, monkeypatch, capsys):
     def full(device: str) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
@@ -152,14 +151,14 @@ def test_every_entry_point_names_who_has_a_gpu_that_is_full(machine, project: Pr
         assert f"(process {os.getpid()}) has 11.0 GB" in said, name
 
 
-def test_the_notebook_trains_and_speaks_by_the_commands_at_auto() -> None:
+def test_the_notebook_trains_and_speaks_by_the_commands_at_auto():
     notebook = json.loads((ROOT / "docs" / "colab.ipynb").read_text(encoding="utf-8"))
     code = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
     assert re.findall(r'studio\("(\w+)"', code) == ["prepare", "train", "export", "synthesize"]
     assert "device" not in code and "utils.cli.{command}" in code
 
 
-def test_cuda_that_does_not_start_is_reported_in_its_own_words(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_that_does_not_start_is_reported_in_its_own_words(machine, monkeypatch):
     """Such as in a container without the compute libraries, where the driver's NVML answers all the same."""
 
     def init() -> None:
@@ -173,7 +172,7 @@ def test_cuda_that_does_not_start_is_reported_in_its_own_words(machine, monkeypa
     )
 
 
-def test_under_an_old_driver_a_run_records_the_cpu_and_warns(machine, project: Project, monkeypatch) -> None:
+def test_under_an_old_driver_a_run_records_the_cpu_and_warns(machine, project, monkeypatch):
     """And a run in fp32 gets the advice of `faster_precision`, which a CPU has none of."""
     machine(**OLD_DRIVER)
     monkeypatch.setattr(train, "faster_precision", lambda requested, device: f"{requested} on {device}")
@@ -186,7 +185,7 @@ def test_under_an_old_driver_a_run_records_the_cpu_and_warns(machine, project: P
     assert advice == ["fp32 on cpu"]
 
 
-def test_a_job_started_for_a_gpu_that_cuda_cannot_use_holds_the_cpu_instead(machine, tmp_path: Path) -> None:
+def test_a_job_started_for_a_gpu_that_cuda_cannot_use_holds_the_cpu_instead(machine, tmp_path):
     machine()
     folder = tmp_path / "voice" / "runs" / "1"
     folder.mkdir(parents=True)
@@ -203,7 +202,7 @@ def test_a_job_started_for_a_gpu_that_cuda_cannot_use_holds_the_cpu_instead(mach
 
 
 @pytest.mark.parametrize(("capability", "faster"), [((6, 1), ""), ((7, 5), "fp16"), ((8, 6), "bf16")])
-def test_a_run_in_fp32_names_the_precision_that_is_recommended(capability, faster: str, monkeypatch) -> None:
+def test_a_run_in_fp32_names_the_precision_that_is_recommended(capability, faster, monkeypatch):
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
     cuda = torch.device("cuda")
     assert faster_precision("fp32", cuda).startswith("matrix products" if faster else "")
@@ -212,7 +211,7 @@ def test_a_run_in_fp32_names_the_precision_that_is_recommended(capability, faste
     assert not faster_precision("bf16", cuda) and not faster_precision("fp32", torch.device("cpu"))
 
 
-def test_expandable_segments_are_the_default_and_off_where_the_driver_has_none(monkeypatch) -> None:
+def test_expandable_segments_are_the_default_and_off_where_the_driver_has_none(monkeypatch):
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)  # as for a call from Python
     segments: list[str] = []
@@ -229,7 +228,7 @@ def test_expandable_segments_are_the_default_and_off_where_the_driver_has_none(m
     assert not check_allocator(torch.device("cuda")) and len(segments) == 2, "what the user has set stays"
 
 
-def test_the_table_of_the_docs_names_every_machine() -> None:
+def test_the_table_of_the_docs_names_every_machine():
     page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and " | " in line]
     for words in (

@@ -328,7 +328,7 @@ def test_a_block_and_a_function_are_timed(caplog):
     assert 0.05 <= seconds["resting"] <= seconds["work"] < 5
 
 
-def test_a_batch_of_names_that_the_model_does_not_know_is_explained() -> None:
+def test_a_batch_of_names_that_the_model_does_not_know_is_explained():
     search = BatchSizeOptimizer(
         model=nn.Linear(4, 1),
         sample_batch_fn=lambda size: {"input_ids": torch.ones(size, 4), "labels": torch.ones(size)},
@@ -371,7 +371,7 @@ def test_as_many_threads_as_asked_for_and_never_more_than_may_be_used(caplog):
         assert torch.get_num_threads() == usable_cpus() and "asked for" in caplog.text
 
 
-def test_training_on_a_gpu_takes_no_attention_of_cudnn_and_gives_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_on_a_gpu_takes_no_attention_of_cudnn_and_gives_it_back(monkeypatch):
     """It is the first choice on Hopper, and builds a plan for each new shape."""
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(settings_module, "check_allocator", lambda device: "")

@@ -107,7 +107,7 @@ def amharic(tmp_path: Path) -> Project:
 
 
 @pytest.mark.slow
-def test_the_calls_of_published_guides_do_what_they_say(hub: HubServer, amharic: Project, tmp_path: Path) -> None:
+def test_the_calls_of_published_guides_do_what_they_say(hub, amharic, tmp_path):
     named = {"train": str(amharic.train_csv), "evaluate": str(amharic.eval_csv), "output": str(tmp_path / "output")}
     script = CALLS.format(root=str(ROOT), base=str(tmp_path / "bases" / "v2.0.2"), **named)
     unset = ("HF_HUB_OFFLINE", "XTTS_STUDIO_REPOSITORY", "PYTHONPATH", "HTTP_PROXY", "http_proxy")
@@ -144,7 +144,7 @@ def test_the_calls_of_published_guides_do_what_they_say(hub: HubServer, amharic:
 
 
 @pytest.mark.slow
-def test_the_scripts_that_guides_name(tmp_path: Path) -> None:
+def test_the_scripts_that_guides_name(tmp_path):
     project = make_project(tmp_path, num_train=4, num_eval=2)
     settings = tmp_path / "train.yaml"
     settings.write_text(

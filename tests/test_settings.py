@@ -25,7 +25,7 @@ def retired(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(settings.RETIRED, "warp", 0)
 
 
-def test_a_retired_setting_warns_unless_it_changed_nothing(tmp_path: Path) -> None:
+def test_a_retired_setting_warns_unless_it_changed_nothing(tmp_path):
     file = tmp_path / "config.yaml"
     for value, kept in ((0, {}), (9, {"warp": 9})):
         file.write_text(f"project: a\ntrim_end: true\nwarp: {value}\n", encoding="utf-8")
@@ -35,7 +35,7 @@ def test_a_retired_setting_warns_unless_it_changed_nothing(tmp_path: Path) -> No
         assert TrainConfig.load(file).retired == kept
 
 
-def test_a_run_with_a_retired_setting_resumes_without_it(project: Project) -> None:
+def test_a_run_with_a_retired_setting_resumes_without_it(project):
     folder = fine_tune(config_of(project, num_epochs=1)).folder
     with (folder / "config.yaml").open("a", encoding="utf-8") as file:
         file.write("warp: 9\n")
@@ -46,12 +46,12 @@ def test_a_run_with_a_retired_setting_resumes_without_it(project: Project) -> No
     ]
 
 
-def test_a_run_with_a_retired_setting_shows_it(tmp_path: Path) -> None:
+def test_a_run_with_a_retired_setting_shows_it(tmp_path):
     (tmp_path / "config.yaml").write_text("project: a\ntrim_end: true\nwarp: 9\nseed: 3\n", encoding="utf-8")
     assert changed_settings(tmp_path) == {"seed": 3, "warp": 9}
 
 
-def test_a_queued_run_with_a_retired_setting_loads(tmp_path: Path) -> None:
+def test_a_queued_run_with_a_retired_setting_loads(tmp_path):
     project = Project(name="a", output=tmp_path)
     project.folder.mkdir(parents=True)
     enqueue(project, TrainConfig(project="a", output=tmp_path))
@@ -62,7 +62,7 @@ def test_a_queued_run_with_a_retired_setting_loads(tmp_path: Path) -> None:
     assert run.fault == "" and run.config.retired == {"warp": 9}
 
 
-def test_flags_override_a_config_file(tmp_path: Path) -> None:
+def test_flags_override_a_config_file(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("batch_size: 3\nsdpa: false\ntrain_csv: a.csv\n", encoding="utf-8")
     command = parse(TrainCommand, None, ["--config", str(file), "--project", "a", "--batch-size", "5"])
@@ -73,7 +73,7 @@ def test_flags_override_a_config_file(tmp_path: Path) -> None:
         parse(TrainCommand, None, [f"--config={file}"])  # no project
 
 
-def test_a_runs_own_settings_are_a_config_file(tmp_path: Path) -> None:
+def test_a_runs_own_settings_are_a_config_file(tmp_path):
     folder = tmp_path / "20260101-1"
     folder.mkdir()
     TrainConfig(project="a", num_epochs=7, run_id=folder.name).save(folder / "config.yaml")
@@ -81,21 +81,21 @@ def test_a_runs_own_settings_are_a_config_file(tmp_path: Path) -> None:
     assert command.settings_of(TrainConfig) == TrainConfig(project="a", num_epochs=7)
 
 
-def test_config_files_work_for_preparation(tmp_path: Path) -> None:
+def test_config_files_work_for_preparation(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(yaml.safe_dump({"input": "in", "also": ["more"], "shortest": 1.5}), encoding="utf-8")
     command = parse(PrepareCommand, None, ["--config", str(file), "--project", "a", "--language", "en"])
     assert (command.input, command.also, command.shortest) == (Path("in"), (Path("more"),), 1.5)
 
 
-def test_a_config_file_writes_numbers_as_people_do(tmp_path: Path) -> None:
+def test_a_config_file_writes_numbers_as_people_do(tmp_path):
     # YAML 1.1 reads a power of ten without a point as text.
     (tmp_path / "a.yaml").write_text("learning_rate: 5e-6\nmax_hours: 2\nproject: 1e5\n", encoding="utf-8")
     command = parse(TrainCommand, None, ["--config", str(tmp_path / "a.yaml")])
     assert (command.learning_rate, command.max_hours, command.project) == (5e-6, 2, "1e5")
 
 
-def test_a_config_file_in_json_may_have_comments(tmp_path: Path) -> None:
+def test_a_config_file_in_json_may_have_comments(tmp_path):
     text = '{\n\t"sample_text": "One // \\"two\\"", // of each epoch\n\t"seed": 3 // a number\n}'
     (tmp_path / "a.json").write_text(text, encoding="utf-8")
     command = parse(TrainCommand, None, ["--config", str(tmp_path / "a.json"), "--project", "a"])
@@ -114,7 +114,7 @@ def test_a_config_file_in_json_may_have_comments(tmp_path: Path) -> None:
         ("- 1", "not a TrainCommand file"),
     ],
 )
-def test_faults_of_a_config_file_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_faults_of_a_config_file_are_named(tmp_path, text, message):
     (tmp_path / "bad.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         parse(TrainCommand, None, ["--project", "a", "--config", str(tmp_path / "bad.yaml")])
@@ -137,7 +137,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("given", "ours"), WORDS.items(), ids=WORDS)
-def test_flags_of_other_trainers_mean_ours(given: str, ours: str) -> None:
+def test_flags_of_other_trainers_mean_ours(given, ours):
     assert translate_words(given.split())[0] == ours.split()
 
 
@@ -152,12 +152,12 @@ def test_flags_of_other_trainers_mean_ours(given: str, ours: str) -> None:
         "--fp16 maybe",
     ],
 )
-def test_contradictions_are_refused(words: str) -> None:
+def test_contradictions_are_refused(words):
     with pytest.raises(UserError, match=r"given twice, differently|--fp16 is 'maybe'"):
         translate_words(words.split())
 
 
-def test_what_was_given_by_another_name_is_noted() -> None:
+def test_what_was_given_by_another_name_is_noted():
     assert translate({"bf16": True, "seed": 3}, where="train_gpt") == (
         {"mixed_precision": "bf16", "seed": 3},
         ["mixed_precision bf16: given as bf16 True"],
@@ -173,29 +173,29 @@ def test_what_was_given_by_another_name_is_noted() -> None:
         ({"gradient_checkpointing": 0}, {"gradient_checkpointing": "none"}),
     ],
 )
-def test_words_of_configuration_files_mean_what_they_say(given: dict[str, object], ours: dict[str, str]) -> None:
+def test_words_of_configuration_files_mean_what_they_say(given, ours):
     assert translate(given, where="train_gpt")[0] == ours
 
 
 @pytest.mark.parametrize(
     ("given", "ours"), [("--no-fp16", ""), ("--no-gradient_checkpointing", "--gradient-checkpointing none")]
 )
-def test_switches_can_be_put_off(given: str, ours: str) -> None:
+def test_switches_can_be_put_off(given, ours):
     assert translate_words([given])[0] == ours.split()
 
 
-def test_a_schedule_of_another_name_is_ours_by_our_own_flag_too() -> None:
+def test_a_schedule_of_another_name_is_ours_by_our_own_flag_too():
     assert translate_words(["--schedule", "constant_with_warmup"])[0] == ["--schedule", "constant"]
     assert translate_words(["--schedule=constant_with_warmup"])[0] == ["--schedule=constant"]
 
 
 @pytest.mark.parametrize("words", ["--fp16 --no-fp16", "--dataloader_prefetch_factor"])
-def test_flags_that_say_nothing_clear_are_refused(words: str) -> None:
+def test_flags_that_say_nothing_clear_are_refused(words):
     with pytest.raises(UserError):
         translate_words(words.split())
 
 
-def test_arguments_under_the_names_of_a_published_guide() -> None:
+def test_arguments_under_the_names_of_a_published_guide():
     arguments = optimizations.CustomTrainingArguments(
         dataloader_num_workers=4, dataloader_pin_memory=True, gradient_checkpointing=True, bf16=True,
         torch_compile_mode="reduce-overhead", gradient_accumulation_steps=4,
@@ -206,7 +206,7 @@ def test_arguments_under_the_names_of_a_published_guide() -> None:
     assert optimizations.log_performance_info.__module__.startswith("utils.performance_utils")
 
 
-def test_a_settings_file_as_other_trainers_lay_it_out(tmp_path: Path) -> None:
+def test_a_settings_file_as_other_trainers_lay_it_out(tmp_path):
     path = tmp_path / "train.yaml"
     path.write_text(
         "project: anna\ntraining:\n  dtype: bfloat16\n  batch_size: 4\n  gradient_accumulation_steps: 8\n"

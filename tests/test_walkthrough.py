@@ -174,7 +174,7 @@ class Shell:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_the_commands_run_as_printed(document: str, hub: dict[str, str], tmp_path: Path) -> None:
+def test_the_commands_run_as_printed(document, hub, tmp_path):
     clone = tmp_path / "clone"
     done = subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], capture_output=True, check=False)
     if done.returncode:
@@ -204,7 +204,7 @@ def test_the_commands_run_as_printed(document: str, hub: dict[str, str], tmp_pat
 
 
 @pytest.mark.parametrize("document", ["docs/dataset.md", "docs/speaking.md"])
-def test_the_python_blocks_run_as_printed(document: str, hub: dict[str, str], tmp_path: Path) -> None:
+def test_the_python_blocks_run_as_printed(document, hub, tmp_path):
     clone = tmp_path / "clone"
     done = subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], capture_output=True, check=False)
     if done.returncode:
@@ -215,7 +215,7 @@ def test_the_python_blocks_run_as_printed(document: str, hub: dict[str, str], tm
             subprocess.run([sys.executable, "-c", block], cwd=clone, env=hub, check=True)
 
 
-def test_the_server_answers_every_line_of_its_document(hub: dict[str, str], tmp_path: Path) -> None:
+def test_the_server_answers_every_line_of_its_document(hub, tmp_path):
     clone = tmp_path / "clone"
     done = subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], capture_output=True, check=False)
     if done.returncode:

@@ -4,7 +4,6 @@ import json
 import shutil
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -58,7 +57,7 @@ def made(project: Project) -> tuple[Base, str]:
     return Base(project.folder / "base-en-dvae"), said.getvalue()
 
 
-def test_the_error_falls_on_clips_it_was_not_trained_on_and_is_told(made: tuple[Base, str], project: Project) -> None:
+def test_the_error_falls_on_clips_it_was_not_trained_on_and_is_told(made, project):
     base, said = made
     facts = base.about[TUNED_DVAE]
     assert facts["after"]["error"] < facts["before"]["error"]
@@ -69,7 +68,7 @@ def test_the_error_falls_on_clips_it_was_not_trained_on_and_is_told(made: tuple[
     assert not any(path.name.startswith(".base") for path in project.folder.iterdir())
 
 
-def test_codes_of_another_dvae_are_another_cache(made: tuple[Base, str], project: Project, tmp_path: Path) -> None:
+def test_codes_of_another_dvae_are_another_cache(made, project, tmp_path):
     base, tiny = made[0], find_base("tiny")
     assert fingerprint(base.dvae, base.mel_stats()) != fingerprint(tiny.dvae, tiny.mel_stats())
     clip = project.dataset / "wavs" / "clip0.wav"
@@ -78,7 +77,7 @@ def test_codes_of_another_dvae_are_another_cache(made: tuple[Base, str], project
     assert len([path for path in (tmp_path / "codes").iterdir() if path.is_dir()]) == 2
 
 
-def test_a_model_trained_with_it_carries_it(made: tuple[Base, str], project: Project) -> None:
+def test_a_model_trained_with_it_carries_it(made, project):
     base = made[0]
     config = TrainConfig(
         project=project.name, output=project.output, base=str(base.folder), num_epochs=1, sample_text="", device="cpu"
@@ -97,9 +96,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_module, "CHECKPOINT_EVERY", 5)
 
 
-def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(
-    made: tuple[Base, str], project: Project, tmp_path: Path, often: None
-) -> None:
+def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(made, project, tmp_path, often):
     shutil.copytree(project.dataset, tmp_path / "p" / "dataset")
     cut, steps = Project(name="p", output=tmp_path), list[int]()
 
@@ -125,7 +122,7 @@ def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(
     assert not list(cut.folder.glob(".dvae-*"))
 
 
-def test_a_dvae_that_does_not_get_better_is_not_taken(project: Project) -> None:
+def test_a_dvae_that_does_not_get_better_is_not_taken(project):
     with (
         pytest.raises(UserError, match="did not get better"),
         tuned_dvae(find_base("tiny"), project, steps=2, learning_rate=0.9, device=CPU),
@@ -134,7 +131,7 @@ def test_a_dvae_that_does_not_get_better_is_not_taken(project: Project) -> None:
     assert not list(project.folder.glob(".dvae-*"))
 
 
-def test_without_a_dataset_or_a_decoder_it_is_refused(project: Project, tmp_path: Path) -> None:
+def test_without_a_dataset_or_a_decoder_it_is_refused(project, tmp_path):
     empty = Project(name="empty", output=tmp_path)
     with pytest.raises(UserError), tuned_dvae(find_base("tiny"), empty, device=CPU):
         raise AssertionError("it was taken")
@@ -148,7 +145,7 @@ def test_without_a_dataset_or_a_decoder_it_is_refused(project: Project, tmp_path
         read_dvae(tmp_path / "half.safetensors")
 
 
-def test_quality_of_a_known_case(project: Project, tmp_path: Path) -> None:
+def test_quality_of_a_known_case(project, tmp_path):
     """A DVAE that always answers with one code explains nothing more than a constant can."""
     dvae, clips = read_dvae(find_base("tiny").dvae), sorted(project.dataset.glob("wavs/*.wav"))[:3]
     mels, scale = MelCorpus(clips, tmp_path, lambda *_: None), torch.full((80, 1), 2.0)
@@ -165,7 +162,7 @@ def test_quality_of_a_known_case(project: Project, tmp_path: Path) -> None:
     assert [clip.shape[2] % 4 for clip in mels.clips()] == [0, 0, 0]
 
 
-def test_codes_that_speech_does_not_use_stay_where_they_are() -> None:
+def test_codes_that_speech_does_not_use_stay_where_they_are():
     dvae = read_dvae(find_base("tiny").dvae)
     restart_averages(dvae)
     book = dvae.codebook

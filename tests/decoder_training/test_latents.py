@@ -15,7 +15,7 @@ from utils.model.gpt import ForwardOptions, XttsGpt
 
 
 @pytest.mark.parametrize("sees_stop", [True, False])
-def test_training_reads_what_speaking_reads_only_where_it_sees_the_stop(sees_stop) -> None:
+def test_training_reads_what_speaking_reads_only_where_it_sees_the_stop(sees_stop):
     gpt = load_gpt(find_base("tiny")).eval()
     gpt.shape = replace(gpt.shape, sees_stop=sees_stop)
     generator = torch.Generator().manual_seed(1)
@@ -28,7 +28,7 @@ def test_training_reads_what_speaking_reads_only_where_it_sees_the_stop(sees_sto
         assert difference < 1e-4 if sees_stop else difference > 1e-2
 
 
-def test_on_a_gpu_all_tensors_are_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_all_tensors_are_on_its_device(monkeypatch):
     """Without a GPU: fake tensors have a device and a shape, and kernels check both."""
     gpt = load_gpt(find_base("tiny"))
     tokens, codes = [torch.arange(10)], [torch.arange(40)]

@@ -78,7 +78,7 @@ def quick(starter: Base, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 
 def test_a_few_steps_bring_the_voice_nearer_as_without_a_trial_and_touch_nothing_else(
     starter, project, tmp_path, quick, monkeypatch
-) -> None:
+):
     quick(12)
     weights, about = _export(project, starter, tmp_path)
     facts, own = about["decoder"], part(starter.state(), DECODER_PREFIX)
@@ -93,7 +93,7 @@ def test_a_few_steps_bring_the_voice_nearer_as_without_a_trial_and_touch_nothing
     assert all(torch.equal(tensor, whole[name]) for name, tensor in weights.items())
 
 
-def test_a_decoder_that_got_worse_is_not_kept(starter, project, tmp_path, quick) -> None:
+def test_a_decoder_that_got_worse_is_not_kept(starter, project, tmp_path, quick):
     quick(2, learning_rate=10.0)
     weights, about = _export(project, starter, tmp_path)
     assert "no better" in about["decoder"]["kept"]
@@ -101,7 +101,7 @@ def test_a_decoder_that_got_worse_is_not_kept(starter, project, tmp_path, quick)
     assert all(torch.equal(tensor, own[name]) for name, tensor in weights.items())
 
 
-def test_a_decoder_that_ten_steps_do_not_help_learns_no_further(starter, project, tmp_path, quick) -> None:
+def test_a_decoder_that_ten_steps_do_not_help_learns_no_further(starter, project, tmp_path, quick):
     quick(500, learning_rate=1e-9)
     weights, about = _export(project, starter, tmp_path)
     assert about["decoder"]["steps"] == 10
@@ -112,7 +112,7 @@ def test_a_decoder_that_ten_steps_do_not_help_learns_no_further(starter, project
     assert all(torch.equal(tensor, own[name]) for name, tensor in weights.items())
 
 
-def test_a_fitted_trunk_goes_part_of_the_way_and_the_rest_stays(starter) -> None:
+def test_a_fitted_trunk_goes_part_of_the_way_and_the_rest_stays(starter):
     decoder = load_decoder(starter)
     before = {name: one.clone() for name, one in decoder.state_dict().items()}
     learned = {name: one for name, one in before.items() if name.startswith(module.TRUNK.part)}
@@ -129,7 +129,7 @@ def test_a_fitted_trunk_goes_part_of_the_way_and_the_rest_stays(starter) -> None
     assert moved == pytest.approx(shares, abs=1e-3) and set(shares.values()) == {0.7, 1.0}
 
 
-def test_nearer_spectra_of_a_stranger_are_no_gain() -> None:
+def test_nearer_spectra_of_a_stranger_are_no_gain():
     fidelity = {"mel_distance": 1.0, "similarity": 0.7}
     facts = {"part": "", "weights": {}, "steps": 1, "before": fidelity}
     assert TunedDecoder(after={"mel_distance": 0.9, "similarity": 0.66}, **facts).is_better
@@ -137,7 +137,7 @@ def test_nearer_spectra_of_a_stranger_are_no_gain() -> None:
     assert not TunedDecoder(after={"mel_distance": 1.0, "similarity": 0.9}, **facts).is_better
 
 
-def test_without_its_clips_the_decoder_stays_as_it_is_and_says_so(starter, project, tmp_path, quick) -> None:
+def test_without_its_clips_the_decoder_stays_as_it_is_and_says_so(starter, project, tmp_path, quick):
     quick(2)
     project.eval_csv.unlink()
     weights, about = _export(project, starter, tmp_path)
@@ -147,7 +147,7 @@ def test_without_its_clips_the_decoder_stays_as_it_is_and_says_so(starter, proje
         _export(project, starter, tmp_path, tune_decoder=True)
 
 
-def test_several_speakers_are_not_learned_as_one(starter, project, tmp_path, quick) -> None:
+def test_several_speakers_are_not_learned_as_one(starter, project, tmp_path, quick):
     quick(2)
     clips = read_manifest(project.train_csv)
     write_manifest(project.train_csv, [*clips, replace(clips[0], speaker="another")])
@@ -155,7 +155,7 @@ def test_several_speakers_are_not_learned_as_one(starter, project, tmp_path, qui
     assert about["decoder"]["kept"] == "the base's own: the clips are of 2 speakers"
 
 
-def test_clips_that_the_model_cannot_read_are_left_out(starter, project, tmp_path, quick) -> None:
+def test_clips_that_the_model_cannot_read_are_left_out(starter, project, tmp_path, quick):
     quick(1)
     synthesizer, clips = Synthesizer(starter), read_manifest(project.train_csv)
     voice = synthesizer.voice(clips[0].audio)
@@ -173,7 +173,7 @@ def test_clips_that_the_model_cannot_read_are_left_out(starter, project, tmp_pat
     assert not (tmp_path / "examples").exists()
 
 
-def test_how_many_steps_are_asked_for(starter, monkeypatch) -> None:
+def test_how_many_steps_are_asked_for(starter, monkeypatch):
     tiny = find_base("tiny")
     assert fit_steps(starter, _asked()) == fit_steps(starter, _asked(tune_decoder=True)) == 300
     assert (
@@ -198,7 +198,7 @@ def test_how_many_steps_are_asked_for(starter, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("critic", ["spectral", pytest.param("hifigan", marks=pytest.mark.slow)])
-def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_path, monkeypatch, critic) -> None:
+def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_path, monkeypatch, critic):
     """With the tiny base's random decoder: what is kept is not asked here, but that all of it can be trained."""
     small = replace(
         module.HIFIGAN.settings,
@@ -251,7 +251,7 @@ def synthesizers() -> set[int]:
     return {id(one) for one in gc.get_objects() if issubclass(type(one), Synthesizer | SpeechBatch)}
 
 
-def test_on_a_gpu_the_fit_has_the_memory_for_itself(project, tmp_path, monkeypatch) -> None:
+def test_on_a_gpu_the_fit_has_the_memory_for_itself(project, tmp_path, monkeypatch):
     """No synthesizer, with its caches and prepared weights, is alive beside it, and the GPT has left the GPU."""
     moved: list[XttsGpt] = []
 
@@ -268,7 +268,7 @@ def test_on_a_gpu_the_fit_has_the_memory_for_itself(project, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_the_fit_computes_in_bf16_only_where_the_gpu_has_units_for_it(native: bool, monkeypatch) -> None:
+def test_the_fit_computes_in_bf16_only_where_the_gpu_has_units_for_it(native, monkeypatch):
     """PyTorch says of Turing that it supports bf16, which it emulates."""
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: including_emulation or native)
     assert module._settings(module.HIFIGAN, 10, torch.device("cuda")).bf16 == native

@@ -19,7 +19,7 @@ from utils.jobs import device as device_module
 from utils.jobs.device import Claim, free_device
 
 
-def test_a_second_training_on_the_cpu_of_an_output_folder_is_refused(output: Path, tmp_path: Path) -> None:
+def test_a_second_training_on_the_cpu_of_an_output_folder_is_refused(output, tmp_path):
     first = started(output, POLITE)
     with pytest.raises(
         UserError, match=f"^Training is already running: the CPU is in use by the train job '{first.name}'"
@@ -35,7 +35,7 @@ def test_a_second_training_on_the_cpu_of_an_output_folder_is_refused(output: Pat
     assert ended(started(output, FINISHES, project="other")).state == "finished"
 
 
-def test_the_next_training_starts_as_soon_as_the_one_before_reads_finished(output: Path) -> None:
+def test_the_next_training_starts_as_soon_as_the_one_before_reads_finished(output):
     # Its process leaves the device a little later.
     first = started(output, f"{FINISHES}; rest(1.0)")
     eventually(lambda: jobs.status(first.folder).state == "finished")
@@ -45,7 +45,7 @@ def test_the_next_training_starts_as_soon_as_the_one_before_reads_finished(outpu
     assert ended(second).state == "finished"
 
 
-def test_of_many_starts_at_once_one_wins(output: Path) -> None:
+def test_of_many_starts_at_once_one_wins(output):
     results: list[object] = []
 
     def attempt() -> None:
@@ -63,7 +63,7 @@ def test_of_many_starts_at_once_one_wins(output: Path) -> None:
     assert len(jobs.running(output)) == 1
 
 
-def test_what_a_job_needs_is_freed_when_it_starts_and_not_when_it_is_refused(output: Path) -> None:
+def test_what_a_job_needs_is_freed_when_it_starts_and_not_when_it_is_refused(output):
     freed: list[bool] = []
 
     def free() -> None:
@@ -99,9 +99,7 @@ GPUS = [Gpu(index=n, name="a", uuid=f"GPU-{n}{n}", total_bytes=1, free_bytes=1, 
         ("cpu", None, GPUS, "cpu"),
     ],
 )
-def test_the_device_a_job_is_going_to_take(
-    requested: str, visible: str | None, found: list[Gpu], device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_device_a_job_is_going_to_take(requested, visible, found, device, monkeypatch):
     monkeypatch.setattr(device_module, "find_gpus", lambda: (found, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
@@ -109,7 +107,7 @@ def test_the_device_a_job_is_going_to_take(
     assert device_module.wanted_device(requested) == device
 
 
-def test_a_gpu_is_one_for_all_output_folders(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_one_for_all_output_folders(output, tmp_path, monkeypatch):
     monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     first = started(output, POLITE, device="auto")
@@ -125,9 +123,7 @@ def test_a_gpu_is_one_for_all_output_folders(output: Path, tmp_path: Path, monke
         assert ended(job).state == "stopped"
 
 
-def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(
-    output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(output, monkeypatch):
     monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
@@ -156,9 +152,7 @@ def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(
     ("visible", "rank", "device"),
     [(None, 1, "cuda:1"), ("1,0", 0, "cuda:1"), ("1,0", 1, "cuda:0"), ("GPU-1,GPU-0", 1, "cuda:0"), ("", 1, "cpu")],
 )
-def test_each_process_of_a_run_has_a_gpu_of_its_own(
-    visible: str | None, rank: int, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_process_of_a_run_has_a_gpu_of_its_own(visible, rank, device, monkeypatch):
     monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
@@ -170,9 +164,7 @@ def hold(kind: str, output: Path, device: str = "cuda") -> AbstractContextManage
     return jobs.hold(kind, device=device, output=output, folder=output / "voice")
 
 
-def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(
-    output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(output, monkeypatch):
     monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with pytest.raises(ValueError, match="fails"), hold("language", output):
@@ -191,7 +183,7 @@ def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(
     jobs.stop(job.folder)
 
 
-def test_what_a_process_starts_may_use_the_device_that_it_has(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_process_starts_may_use_the_device_that_it_has(output, monkeypatch):
     monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with hold("preflight", output):
@@ -204,7 +196,7 @@ def test_what_a_process_starts_may_use_the_device_that_it_has(output: Path, monk
         assert claim.named() is not None, "the child did not take it away"
 
 
-def test_a_run_that_is_registered_takes_over_what_its_process_holds_and_gives_it_back(output: Path) -> None:
+def test_a_run_that_is_registered_takes_over_what_its_process_holds_and_gives_it_back(output):
     run = output / "voice" / "runs" / "one"
     run.mkdir(parents=True)
     with hold("train", output, device="cpu"):
@@ -216,7 +208,7 @@ def test_a_run_that_is_registered_takes_over_what_its_process_holds_and_gives_it
         pass
 
 
-def test_a_holder_that_was_killed_holds_nothing(output: Path) -> None:
+def test_a_holder_that_was_killed_holds_nothing(output):
     child = os.fork()
     if child == 0:
         hold("train", output, device="cpu").__enter__()

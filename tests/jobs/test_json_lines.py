@@ -37,7 +37,7 @@ def start(body: str, **options) -> JsonChild:
     return JsonChild([sys.executable, "-S", "-c", body], env=None, **options)
 
 
-def test_requests_are_answered_and_the_end_of_the_input_ends_the_child() -> None:
+def test_requests_are_answered_and_the_end_of_the_input_ends_the_child():
     child = start(ECHO)
     child.send({"say": "ሰላም"})
     assert next(iter(child)) == {"kind": "echo", "said": "ሰላም"}
@@ -48,14 +48,14 @@ def test_requests_are_answered_and_the_end_of_the_input_ends_the_child() -> None
         child.send({"say": "too late"})
 
 
-def test_torn_lines_and_errors_come_as_text_and_the_last_words_are_kept() -> None:
+def test_torn_lines_and_errors_come_as_text_and_the_last_words_are_kept():
     with start(NOISY, last_words=("result",)) as child:
         said = [message["line"].strip() for message in child]
     assert sorted(said) == ["a library says hello", "out of memory", '{"kind": "ste']
     assert child.last == {"kind": "result", "value": 3} and child.returncode == 4
 
 
-def test_a_child_that_does_not_listen_is_killed_with_all_that_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_does_not_listen_is_killed_with_all_that_it_started(monkeypatch):
     monkeypatch.setattr(json_lines, "END_TIMEOUT_S", 0.2)
     child = start(DEAF_WITH_CHILD, stderr=sys.__stderr__.buffer)
     answer = next(iter(child))
@@ -65,12 +65,12 @@ def test_a_child_that_does_not_listen_is_killed_with_all_that_it_started(monkeyp
 
 
 @pytest.mark.skipif(os.name != "posix", reason="looks at process groups")
-def test_ctrl_c_in_a_terminal_is_for_the_caller_alone() -> None:
+def test_ctrl_c_in_a_terminal_is_for_the_caller_alone():
     with start(ECHO) as child:
         assert os.getpgid(child.pid) != os.getpgid(0)
         assert psutil.Process(child.pid).ppid() == os.getpid()
 
 
-def test_a_program_that_is_not_there_is_an_error_of_the_system() -> None:
+def test_a_program_that_is_not_there_is_an_error_of_the_system():
     with pytest.raises(OSError):
         JsonChild(["/nothing/here"], env=None, stderr=subprocess.DEVNULL)  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 import errno
 import time
 from functools import partial
-from pathlib import Path
 
 import psutil
 import pytest
@@ -30,7 +29,7 @@ from webui.handlers import training
 from webui.studio import Studio
 
 
-def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
+def test_a_second_stop_ends_the_whole_tree(output):
     job = started(output, STUBBORN)
     (event,) = begun(job)
     assert len(event["pids"]) == 4 and all(psutil.pid_exists(pid) for pid in event["pids"])
@@ -41,7 +40,7 @@ def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
     assert not any(is_running(pid) for pid in event["pids"])
 
 
-def test_stop_pressed_on_two_pages_at_once_is_one_request(output: Path, monkeypatch) -> None:
+def test_stop_pressed_on_two_pages_at_once_is_one_request(output, monkeypatch):
     monkeypatch.setattr(training, "SAME_STOP_S", 60)
     job = started(output, STUBBORN)
     (event,) = begun(job)
@@ -54,7 +53,7 @@ def test_stop_pressed_on_two_pages_at_once_is_one_request(output: Path, monkeypa
     assert not any(is_running(pid) for pid in event["pids"])
 
 
-def test_a_stubborn_tree_is_ended_after_the_time_it_was_given(output: Path) -> None:
+def test_a_stubborn_tree_is_ended_after_the_time_it_was_given(output):
     job = started(output, STUBBORN)
     (event,) = begun(job)
     jobs.stop(job.folder, timeout_s=0.3)
@@ -63,7 +62,7 @@ def test_a_stubborn_tree_is_ended_after_the_time_it_was_given(output: Path) -> N
     assert ended(job).state == "stopped"
 
 
-def test_who_waits_takes_over_the_time_limit_of_a_stop(output: Path) -> None:
+def test_who_waits_takes_over_the_time_limit_of_a_stop(output):
     job = started(output, STUBBORN)
     begun(job)
     edit_record(job, stop_requested=time.time(), stop_deadline=time.time() + 0.2)
@@ -71,7 +70,7 @@ def test_who_waits_takes_over_the_time_limit_of_a_stop(output: Path) -> None:
     assert jobs.wait(job.folder, 15).state == "stopped"
 
 
-def test_stopping_what_has_ended_changes_nothing(output: Path) -> None:
+def test_stopping_what_has_ended_changes_nothing(output):
     job = ended(started(output, FINISHES))
     await_exit_code(job.folder)
     before = (job.folder / JOB_FILE).read_bytes()
@@ -79,7 +78,7 @@ def test_stopping_what_has_ended_changes_nothing(output: Path) -> None:
     assert (job.folder / JOB_FILE).read_bytes() == before
 
 
-def test_a_job_can_be_stopped_on_a_full_disk(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_can_be_stopped_on_a_full_disk(output, monkeypatch):
     def full(*_: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -33,7 +33,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_the_child_goes_on_when_its_parent_is_killed_and_another_one_attaches(output: Path) -> None:
+def test_the_child_goes_on_when_its_parent_is_killed_and_another_one_attaches(output):
     parent = subprocess.run(
         [sys.executable, "-c", PARENT, str(output)], capture_output=True, text=True, cwd=ROOT, timeout=60
     )
@@ -50,7 +50,7 @@ def test_the_child_goes_on_when_its_parent_is_killed_and_another_one_attaches(ou
     assert [event["step"] for event in events[1:-1]] == list(range(1, len(events) - 1))
 
 
-def test_a_process_that_got_the_pid_later_is_not_taken_for_ours(output: Path) -> None:
+def test_a_process_that_got_the_pid_later_is_not_taken_for_ours(output):
     job = started(output, POLITE)
     begun(job)
     record = read_record(job.folder)
@@ -64,7 +64,7 @@ def test_a_process_that_got_the_pid_later_is_not_taken_for_ours(output: Path) ->
     assert jobs.status(job.folder).state == "running"
 
 
-def test_a_process_is_ours_even_when_the_clock_was_set(output: Path) -> None:
+def test_a_process_is_ours_even_when_the_clock_was_set(output):
     job = started(output, POLITE)
     record = read_record(job.folder)
     assert record is not None and record.create_time and record.boot_time
@@ -74,7 +74,7 @@ def test_a_process_is_ours_even_when_the_clock_was_set(output: Path) -> None:
     assert not jobs.status(job.folder).alive
 
 
-def test_a_job_on_another_computer_is_judged_by_what_it_wrote(output: Path) -> None:
+def test_a_job_on_another_computer_is_judged_by_what_it_wrote(output):
     job = started(output, SILENT)
     edit_record(job, host="elsewhere")
     there = jobs.status(job.folder)
@@ -87,7 +87,7 @@ def test_a_job_on_another_computer_is_judged_by_what_it_wrote(output: Path) -> N
     edit_record(job, host=job.host)
 
 
-def test_a_parent_that_died_before_it_noted_the_pid(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_that_died_before_it_noted_the_pid(output, monkeypatch):
     job = started(output, SILENT)
     edit_record(job, pid=None, create_time=None)
     assert jobs.status(job.folder).state == "starting"
@@ -98,13 +98,13 @@ def test_a_parent_that_died_before_it_noted_the_pid(output: Path, monkeypatch: p
     edit_record(job, pid=job.pid, create_time=psutil.Process(job.pid).create_time())
 
 
-def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_job_is_refused(tmp_path):
     for function in (jobs.status, jobs.stop, jobs.wait, jobs.announce):
         with pytest.raises(UserError, match="there is no job here"):
             function(tmp_path)
 
 
-def test_a_run_without_a_record_is_judged_by_its_events(tmp_path: Path) -> None:
+def test_a_run_without_a_record_is_judged_by_its_events(tmp_path):
     (tmp_path / "events.jsonl").write_text('{"kind": "started", "time": 5}\n')
     assert jobs.status(tmp_path).state == "running"
     os.utime(tmp_path / "events.jsonl", (1, 1))
@@ -116,7 +116,7 @@ def test_a_run_without_a_record_is_judged_by_its_events(tmp_path: Path) -> None:
 # Going on, and runs that were started by hand
 
 
-def test_a_resumed_run_keeps_its_folder_its_settings_and_its_events(output: Path) -> None:
+def test_a_resumed_run_keeps_its_folder_its_settings_and_its_events(output):
     first = ended(started(output, FAILS))
     settings = (first.folder / "config.yaml").read_bytes()
     checkpoint = first.folder / "checkpoints" / "step-00000001"
@@ -133,7 +133,7 @@ def test_a_resumed_run_keeps_its_folder_its_settings_and_its_events(output: Path
     assert len(events_of(first.folder)) == 2 + 3 + 3
 
 
-def test_what_cannot_be_resumed(output: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_resumed(output, tmp_path):
     with pytest.raises(UserError, match="no run to resume"):
         started(output, SILENT, resume=tmp_path / "nowhere")
     job = started(output, SILENT)
@@ -143,7 +143,7 @@ def test_what_cannot_be_resumed(output: Path, tmp_path: Path) -> None:
         started(output, SILENT, resume=job.folder)
 
 
-def test_a_run_started_by_hand_is_known_while_it_lasts(output: Path) -> None:
+def test_a_run_started_by_hand_is_known_while_it_lasts(output):
     folder = output / "voice" / "runs" / "by-hand"
     folder.mkdir(parents=True)
     jobs.register(folder, device="cpu", output=output)

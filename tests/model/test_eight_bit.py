@@ -1,7 +1,5 @@
 """Weights in 8 bits: what they lose, what is left alone, and that nothing notices but the file's size."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -24,7 +22,7 @@ def _state() -> dict[str, torch.Tensor]:
     }
 
 
-def test_no_value_is_off_by_more_than_half_a_step_of_its_group(tmp_path: Path) -> None:
+def test_no_value_is_off_by_more_than_half_a_step_of_its_group(tmp_path):
     state = _state()
     write_weights(tmp_path / "w.safetensors", to_eight_bit(state, exact=lambda name: name == "statistics"))
     read = read_weights(tmp_path / "w.safetensors")
@@ -38,14 +36,14 @@ def test_no_value_is_off_by_more_than_half_a_step_of_its_group(tmp_path: Path) -
         assert (values.float() - group).abs().max() <= group.abs().max() * (0.5 / 127 + 2**-9) + 2**-17
 
 
-def test_what_was_read_is_stored_alike_again() -> None:
+def test_what_was_read_is_stored_alike_again():
     once = to_eight_bit(_state(), exact=lambda name: False)
     again = to_eight_bit(from_eight_bit(once), exact=lambda name: False)
     assert all(torch.equal(again[name], tensor) for name, tensor in once.items() if name.endswith(".int8"))
 
 
 @pytest.mark.parametrize("damage", ["missing", "short"])
-def test_values_without_their_scales_are_refused(tmp_path: Path, damage: str) -> None:
+def test_values_without_their_scales_are_refused(tmp_path, damage):
     stored = to_eight_bit(_state(), exact=lambda name: False)
     scales = stored.pop("table.scales")
     if damage == "short":
@@ -55,7 +53,7 @@ def test_values_without_their_scales_are_refused(tmp_path: Path, damage: str) ->
         read_weights(tmp_path / "w.safetensors")
 
 
-def test_the_starter_is_stored_in_8_bits_but_for_what_that_harms() -> None:
+def test_the_starter_is_stored_in_8_bits_but_for_what_that_harms():
     base = find_base("starter")
     stored = load_file(base.weights)
     assert not any(t.numel() >= LEAST and t.is_floating_point() and not name.startswith(SPEAKER_PREFIX)

@@ -111,16 +111,14 @@ def with_random_rows(base: Base, rows: int, folder: Path, kind: str, *, quiet: b
     return folder
 
 
-def test_the_loss_of_the_old_language_is_unchanged(english: Project, extended: Base) -> None:
+def test_the_loss_of_the_old_language_is_unchanged(english, extended):
     old, new = loss(english.ready, english, "en"), loss(extended.folder, english, "en")
     assert abs(new.codes - old.codes) <= 1e-6
     assert abs(new.total - old.total) <= 1e-6
 
 
 @pytest.mark.parametrize("kind", ["torch", pytest.param("stock", marks=pytest.mark.slow)])
-def test_the_new_language_begins_better_than_with_random_rows(
-    kind: str, english: Project, georgian: Project, extended: Base, tmp_path: Path
-) -> None:
+def test_the_new_language_begins_better_than_with_random_rows(kind, english, georgian, extended, tmp_path):
     rows = Base(english.ready).tokenizer().num_rows
     ours = loss(extended.folder, georgian, "ka")
     quiet = loss(with_random_rows(extended, rows, tmp_path / "quiet", kind, quiet=True), georgian, "ka")
@@ -131,16 +129,14 @@ def test_the_new_language_begins_better_than_with_random_rows(
     assert loss(loud_rows, english, "en").total - loss(english.ready, english, "en").total > 1e-6
 
 
-def test_a_letter_begins_as_its_sound(english: Project, extended: Base) -> None:
+def test_a_letter_begins_as_its_sound(english, extended):
     ids = extended.tokenizer()
     table = extended.state()[EMBEDDING]
     new, old = table[ids.token_id("ს")], table[ids.token_id("s")]
     assert torch.cosine_similarity(new, old, dim=0) > 0.999
 
 
-def test_an_extended_model_is_extended_again_with_both_languages_unchanged(
-    english: Project, georgian: Project, extended: Base, tmp_path: Path
-) -> None:
+def test_an_extended_model_is_extended_again_with_both_languages_unchanged(english, georgian, extended, tmp_path):
     corpus = tmp_path / "hy.txt"
     corpus.write_text("Հայաստանը գեղեցիկ երկիր է։\nԲարև ձեզ, ինչպե՞ս եք։\n" * 20, encoding="utf-8")
     again = add_language(extended, "hy", tmp_path, corpus=corpus, target=40).base
@@ -149,9 +145,7 @@ def test_an_extended_model_is_extended_again_with_both_languages_unchanged(
         assert abs(after.total - before.total) <= 1e-6
 
 
-def test_stock_speaks_the_old_language_the_same_before_and_after(
-    english: Project, extended: Base, tmp_path: Path
-) -> None:
+def test_stock_speaks_the_old_language_the_same_before_and_after(english, extended, tmp_path):
     shutil.copytree(extended.folder, tmp_path / "grown")
     state: State = extended.state()
     write_pickle(tmp_path / "grown" / "model.pth", {"model": state})
@@ -168,7 +162,7 @@ def test_stock_speaks_the_old_language_the_same_before_and_after(
     assert (said[0][2] - said[1][2]).abs().max() <= 1e-6
 
 
-def test_an_extended_model_is_trained_exported_and_loaded_by_stock(georgian: Project, extended: Base) -> None:
+def test_an_extended_model_is_trained_exported_and_loaded_by_stock(georgian, extended):
     config = TrainConfig(project=georgian.name, output=georgian.output, base=str(extended.folder), num_epochs=1)
     fine_tune(config)
     ready = export_model(ExportConfig(project=georgian.name, output=georgian.output))

@@ -71,7 +71,7 @@ def capability(monkeypatch: pytest.MonkeyPatch) -> Any:
     activate("torch")
 
 
-def test_the_package_is_called_with_bounds_causally_and_without_dropout(install) -> None:
+def test_the_package_is_called_with_bounds_causally_and_without_dropout(install):
     install(PACKAGE)
     q, k, v = rows()
     packed = [x.transpose(0, 1).unsqueeze(0) for x in (q, k, v)]
@@ -82,7 +82,7 @@ def test_the_package_is_called_with_bounds_causally_and_without_dropout(install)
     assert settings == {"max_seqlen_q": 128, "max_seqlen_k": 128, "dropout_p": 0.0, "causal": True}
 
 
-def test_a_package_that_passes_its_trial_is_used(install) -> None:
+def test_a_package_that_passes_its_trial_is_used(install):
     install(PACKAGE)
     assert use_flash_attn(CPU, torch.bfloat16, 64) == ("flash-attn 2", "")
 
@@ -101,14 +101,14 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("source", "gpu", "why"), UNUSABLE, ids=[case[2] for case in UNUSABLE])
-def test_one_that_cannot_be_used_leaves_pytorchs_with_the_reason(install, capability, source, gpu, why) -> None:
+def test_one_that_cannot_be_used_leaves_pytorchs_with_the_reason(install, capability, source, gpu, why):
     install(source)
     capability(*gpu)
     kernel, reason = use_flash_attn(CPU, torch.bfloat16, 64)
     assert kernel == "torch" and why in reason and current_flash_attention_impl() is None
 
 
-def test_without_a_package_auto_goes_on_and_an_explicit_wish_is_refused_with_the_command() -> None:
+def test_without_a_package_auto_goes_on_and_an_explicit_wish_is_refused_with_the_command():
     assert use_flash_attn(CPU, torch.bfloat16, 64) == ("torch", NOT_INSTALLED)
     with pytest.raises(UserError, match=r"pip install --no-build-isolation -r requirements-flash\.txt"):
         TrainConfig(project="a", attention="flash-attn").validate(where="test")
@@ -149,8 +149,8 @@ class FakeKernels:
 
 @pytest.mark.parametrize(("name", "major", "kernel"), [("FA3", 9, "flash-attn 3"), ("FA4", 10, "flash-attn 4")])
 def test_newer_kernels_take_the_place_of_pytorchs_and_the_proof_names_them(
-    monkeypatch, capability, name: str, major: int, kernel: Any
-) -> None:
+    monkeypatch, capability, name, major, kernel
+):
     calls: list[tuple[Any, ...]] = []
     monkeypatch.setitem(_registry._FLASH_ATTENTION_IMPLS, name, lambda: FakeKernels(calls))
     monkeypatch.setattr(flash_attn, "_is_installed", lambda module: True)
@@ -170,7 +170,7 @@ def test_newer_kernels_take_the_place_of_pytorchs_and_the_proof_names_them(
     assert kernel_of("aten::_flash_attention_forward") == "varlen flash"
 
 
-def test_one_that_this_torch_does_not_know_is_no_fault(monkeypatch, capability) -> None:
+def test_one_that_this_torch_does_not_know_is_no_fault(monkeypatch, capability):
     monkeypatch.setattr(_registry, "_FLASH_ATTENTION_IMPLS", {})
     monkeypatch.setattr(flash_attn, "_is_installed", lambda module: module == "flash_attn_interface")
     capability(9)
@@ -202,7 +202,7 @@ PROOFS = [
 
 
 @pytest.mark.parametrize(("attention", "kernels", "state", "why"), PROOFS, ids=str)
-def test_the_proof_follows_what_ran(attention: str, kernels: dict, state: str, why: str | None) -> None:
+def test_the_proof_follows_what_ran(attention, kernels, state, why):
     seen = proof(attention, kernels)["attention"]
     assert (seen["asked"], seen["state"]) == (attention, state)
     assert (seen["reason"] is None) if why is None else why in seen["reason"]
@@ -210,12 +210,12 @@ def test_the_proof_follows_what_ran(attention: str, kernels: dict, state: str, w
         assert seen["observed"].endswith("in the blocks; flash-attn is not installed")
 
 
-def test_explicit_attention_turns_sdpa_off_with_the_reason() -> None:
+def test_explicit_attention_turns_sdpa_off_with_the_reason():
     seen = proof("explicit", {"explicit softmax": 3}, sdpa=True)["sdpa"]
     assert seen["state"] == "off" and "attention explicit was requested" in seen["reason"]
 
 
-def test_flash_attn_on_a_cpu_or_without_sdpa_is_off_with_the_reason(install) -> None:
+def test_flash_attn_on_a_cpu_or_without_sdpa_is_off_with_the_reason(install):
     install(PACKAGE)
     for settings, why in (({}, "CUDA GPUs only"), ({"sdpa": False}, "SDPA is off")):
         found = resolve(TrainConfig(project="a", attention="flash-attn", **settings), CPU)
@@ -223,7 +223,7 @@ def test_flash_attn_on_a_cpu_or_without_sdpa_is_off_with_the_reason(install) -> 
 
 
 @pytest.mark.parametrize(("precision", "kernel"), [("bf16", "flash-attn 2"), ("fp32", "torch")])
-def test_a_model_gets_the_kernel_that_fits_its_layout(install, monkeypatch, precision: str, kernel: str) -> None:
+def test_a_model_gets_the_kernel_that_fits_its_layout(install, monkeypatch, precision, kernel):
     install(PACKAGE)
     monkeypatch.setattr(flash_attn, "_try", lambda kernel, device, dtype, channels: tried.append((dtype, channels)))
     tried: list[tuple[torch.dtype, int]] = []

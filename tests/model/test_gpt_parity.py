@@ -79,7 +79,7 @@ def trained(batch: int, layout: Layout, ours_in: torch.dtype = torch.float32, **
     ("batch", "checkpointing", "layout"),
     [(1, "none", "packed"), *itertools.product([4], ["none", "selective", "full"], ["rows", "packed"])],
 )
-def test_losses_and_gradients_equal_stock(batch: int, sdpa: bool, checkpointing: str, layout: str) -> None:
+def test_losses_and_gradients_equal_stock(batch, sdpa, checkpointing, layout):
     stock, ours, theirs, losses = trained(batch, layout, sdpa=sdpa, checkpointing=checkpointing)
     assert losses == pytest.approx(theirs, abs=1e-4)
     assert_same_gradients(ours, stock)
@@ -89,7 +89,7 @@ def test_losses_and_gradients_equal_stock(batch: int, sdpa: bool, checkpointing:
     ("sdpa", "checkpointing", "layout"),
     [(False, "none", "rows"), (True, "selective", "rows"), (True, "none", "packed"), (True, "full", "packed")],
 )
-def test_bf16_is_off_by_its_rounding_only(sdpa: bool, checkpointing: str, layout: str) -> None:
+def test_bf16_is_off_by_its_rounding_only(sdpa, checkpointing, layout):
     """bf16 has 8 bits: each product is off by up to 2^-8, and sums of them by about as much of their size.
 
     Losses are sums over many products whose errors cancel, hence 1 %. All gradients together are held to 6 %, some
@@ -104,7 +104,7 @@ def test_bf16_is_off_by_its_rounding_only(sdpa: bool, checkpointing: str, layout
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
+def test_conditioning_segments_are_masked_in_every_row(batch):
     """The comparison is with stock's own logits and the mask applied to each row, in codes (see the next test)."""
     stock = stock_gpt(SHAPE).train()
     without_dropout(stock)
@@ -126,7 +126,7 @@ def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
     assert_same_gradients(ours, stock, only_codes=True)
 
 
-def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
+def test_one_packed_row_holds_the_same_clips_as_rows():
     """Whatever reads a packed row finds each clip whole between its two bounds."""
     texts, codes, _ = clips(4)
     conditioned = [(3, 20), (0, 50), (7, 23), (60, 64)]
@@ -148,7 +148,7 @@ def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
     assert (rows.num_positions, rows.gather_indices.numel()) == (488, 640)
 
 
-def test_a_clip_heard_from_end_to_end_keeps_its_stop_targets() -> None:
+def test_a_clip_heard_from_end_to_end_keeps_its_stop_targets():
     texts, codes, mels = clips(1)
     batch = pack(texts, codes, SHAPE, conditioned_codes=[(0, len(codes[0]))])
     assert batch.num_code_targets == 4
@@ -157,7 +157,7 @@ def test_a_clip_heard_from_end_to_end_keeps_its_stop_targets() -> None:
     assert torch.isfinite(loss)
 
 
-def test_padding_changes_nothing() -> None:
+def test_padding_changes_nothing():
     """A clip's loss is the same alone, beside a longer clip, and with lengths rounded up or not."""
     ours = our_copy(stock_gpt(SHAPE), ForwardOptions(dropout=0.0)).eval()
     texts, codes, mels = clips(4)
@@ -168,7 +168,7 @@ def test_padding_changes_nothing() -> None:
     assert together.codes.item() == pytest.approx(sum(one.codes.item() for one in alone), rel=1e-5)
 
 
-def test_longest_clip_fits_the_position_tables() -> None:
+def test_longest_clip_fits_the_position_tables():
     texts = [torch.randint(2, 47, (SHAPE.max_text_tokens,))]
     codes = [torch.randint(0, 127, (SHAPE.max_audio_tokens - 1,))]
     ours = our_copy(stock_gpt(SHAPE), ForwardOptions(dropout=0.0))
@@ -176,7 +176,7 @@ def test_longest_clip_fits_the_position_tables() -> None:
     assert torch.isfinite(loss.codes) and torch.isfinite(loss.text)
 
 
-def test_dropout_acts_in_training_only() -> None:
+def test_dropout_acts_in_training_only():
     ours = our_copy(stock_gpt(SHAPE), ForwardOptions(dropout=0.5))
     texts, codes, mels = clips(2)
     batch = pack(texts, codes, SHAPE)
@@ -187,7 +187,7 @@ def test_dropout_acts_in_training_only() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_share_is_dropped_and_the_rest_makes_up_for_it(share: float, dtype: torch.dtype) -> None:
+def test_the_share_is_dropped_and_the_rest_makes_up_for_it(share, dtype):
     torch.manual_seed(0)
     x = torch.ones(3, 333, 1_001, dtype=dtype, requires_grad=True)
     out = _dropped(x, share)
@@ -202,7 +202,7 @@ def test_the_share_is_dropped_and_the_rest_makes_up_for_it(share: float, dtype: 
     assert x.grad is not None and torch.equal(x.grad, out.detach())
 
 
-def test_the_same_seed_drops_the_same() -> None:
+def test_the_same_seed_drops_the_same():
     x = torch.ones(50, 7)
     torch.manual_seed(3)
     first = _dropped(x, 0.3)

@@ -52,7 +52,7 @@ def reading_batch(reading: Tensor, longest: int) -> Any:
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_loss_is_the_attention_that_misses_the_text_that_is_read(ahead: bool) -> None:
+def test_loss_is_the_attention_that_misses_the_text_that_is_read(ahead):
     torch.manual_seed(0)
     q, k = torch.randn(1, 4, 30, 8), torch.randn(1, 4, 30, 8)
     wanted = [3.0, UNKNOWN, 4.5, 6.0]
@@ -62,7 +62,7 @@ def test_loss_is_the_attention_that_misses_the_text_that_is_read(ahead: bool) ->
     )
 
 
-def test_attention_at_the_right_place_loses_nothing() -> None:
+def test_attention_at_the_right_place_loses_nothing():
     q, k = torch.zeros(1, 1, 40, 8), torch.zeros(1, 1, 40, 8)
     q[..., 20:, 0], k[0, 0, 5, 0] = 30.0, 30.0
     near, far = (reading_batch(torch.full((1, 8), place), 40) for place in (5.0, 12.0))
@@ -72,7 +72,7 @@ def test_attention_at_the_right_place_loses_nothing() -> None:
 
 @pytest.mark.parametrize("sdpa", [False, True])
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
-def test_layouts_and_switches_change_neither_losses_nor_gradients(sdpa: bool, checkpointing: str) -> None:
+def test_layouts_and_switches_change_neither_losses_nor_gradients(sdpa, checkpointing):
     texts, codes, reading = clips()
     mels = torch.randn(3, 80, 37, generator=torch.Generator().manual_seed(4))
     found = []
@@ -91,7 +91,7 @@ def test_layouts_and_switches_change_neither_losses_nor_gradients(sdpa: bool, ch
     assert (gradient - same).norm() <= 1e-3 * gradient.norm()
 
 
-def test_it_stands_beside_the_loss_and_is_learned_in_training_only() -> None:
+def test_it_stands_beside_the_loss_and_is_learned_in_training_only():
     texts, codes, reading = clips()
     mels = torch.randn(3, 80, 37, generator=torch.Generator().manual_seed(4))
     batch, plain = pack(texts, codes, SHAPE, reading=reading), pack(texts, codes, SHAPE)
@@ -103,7 +103,7 @@ def test_it_stands_beside_the_loss_and_is_learned_in_training_only() -> None:
     assert model.train()(pack(texts, codes, SHAPE, reading=unknown), mels).reading.item() == 0
 
 
-def test_some_steps_teach_a_head_to_read_along() -> None:
+def test_some_steps_teach_a_head_to_read_along():
     texts, codes, reading = clips()
     mels = torch.randn(3, 80, 37, generator=torch.Generator().manual_seed(4))
     batch, model = pack(texts, codes, SHAPE, reading=reading), gpt()
@@ -118,7 +118,7 @@ def test_some_steps_teach_a_head_to_read_along() -> None:
     assert missed[-1] < 0.5 * missed[0]
 
 
-def test_a_clip_knows_the_token_in_the_middle_of_each_code() -> None:
+def test_a_clip_knows_the_token_in_the_middle_of_each_code():
     clip = TrainingClip(
         audio=None,
         num_samples=4 * 1024,
@@ -130,7 +130,7 @@ def test_a_clip_knows_the_token_in_the_middle_of_each_code() -> None:
     assert clip.tokens_read() == pytest.approx([2, 4, 6, 8], abs=1e-4)
 
 
-def test_positions_count_latents_and_the_start_token() -> None:
+def test_positions_count_latents_and_the_start_token():
     batch = pack([torch.tensor([4, 5, 6])], [torch.tensor([1, 2])], SHAPE, reading=[torch.tensor([0.0, 2.5])])
     assert batch.reading[0, :2].tolist() == [NUM_LATENTS + 1, NUM_LATENTS + 3.5] and batch.reading[0, 2:].isnan().all()
     assert batch.reading_starts.tolist() == [[0, NUM_LATENTS + 4]]

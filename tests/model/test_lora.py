@@ -33,18 +33,18 @@ def adapted(steps: int = 3) -> XttsGpt:
     return gpt
 
 
-def test_a_model_with_fresh_additions_computes_what_it_did() -> None:
+def test_a_model_with_fresh_additions_computes_what_it_did():
     torch.testing.assert_close(losses(add_lora(make_gpt(), rank=4)), losses(make_gpt()))
 
 
-def test_only_additions_learn_in_all_four_projections() -> None:
+def test_only_additions_learn_in_all_four_projections():
     gpt = add_lora(make_gpt(), rank=4)
     learning = [name for name, parameter in gpt.named_parameters() if parameter.requires_grad]
     assert all(".lora_" in name for name in learning)
     assert len(learning) == gpt.shape.layers * 4 * 2
 
 
-def test_merged_weights_have_the_usual_names_and_compute_the_same() -> None:
+def test_merged_weights_have_the_usual_names_and_compute_the_same():
     gpt, plain = adapted(), make_gpt()
     before, after = losses(plain), losses(gpt)
     merged = merged_state(gpt)
@@ -54,7 +54,7 @@ def test_merged_weights_have_the_usual_names_and_compute_the_same() -> None:
     assert (after - before).abs().max() > 0.1
 
 
-def test_merging_and_hearing_have_no_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_and_hearing_have_no_tf32(monkeypatch):
     """On Ampere and newer, training's products of float32 numbers are rounded to 10 bits."""
     from peft.tuners.lora import Linear as LoraLinear  # takes seconds to load
 
@@ -77,14 +77,14 @@ def test_merging_and_hearing_have_no_tf32(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen == [*["ieee"] * (gpt.shape.layers * 4 + 1), "tf32"]
 
 
-def test_merging_leaves_the_training_model_as_it_is() -> None:
+def test_merging_leaves_the_training_model_as_it_is():
     gpt = adapted()
     before = {name: tensor.clone() for name, tensor in gpt.state_dict().items()}
     merged_state(gpt)
     assert all(torch.equal(tensor, before[name]) for name, tensor in gpt.state_dict().items())
 
 
-def test_additions_come_back_from_their_own_file() -> None:
+def test_additions_come_back_from_their_own_file():
     gpt, fresh = adapted(), add_lora(make_gpt(), rank=4)
     load_adapter(fresh, adapter_state(gpt))
     torch.testing.assert_close(losses(fresh), losses(gpt))
@@ -92,7 +92,7 @@ def test_additions_come_back_from_their_own_file() -> None:
         load_adapter(add_lora(make_gpt(), rank=4), {})
 
 
-def test_rounding_moves_no_sum_by_more_than_float16_does() -> None:
+def test_rounding_moves_no_sum_by_more_than_float16_does():
     down, up = torch.randn(8, 64), 1e-6 * torch.randn(96, 8)
     names = ("gpt.h.0.attn.c_attn.lora_A.default.weight", "gpt.h.0.attn.c_attn.lora_B.default.weight")
     ((first, second),) = low_rank_pairs(dict(zip(names, (down, up), strict=True)), torch.float16).values()

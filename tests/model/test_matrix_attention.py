@@ -23,7 +23,7 @@ def with_gradients(attended: Tensor, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_rows_equal_explicit_attention(causal: bool) -> None:
+def test_rows_equal_explicit_attention(causal):
     inputs = [heads_of(2, 37 if causal or number == 0 else 53, torch.float64, number) for number in range(3)]
     ours = with_gradients(MatrixAttention.apply(*inputs, causal), inputs)
     # Explicit attention adds its softmax up in float32, so seven digits are all there is to compare.
@@ -33,7 +33,7 @@ def test_rows_equal_explicit_attention(causal: bool) -> None:
 
 
 @pytest.mark.parametrize("lengths", [(40,), (40, 13, 0), (7, 40, 39, 1, 25), (700, 30, 690, 5)])
-def test_a_packed_row_equals_its_clips_one_by_one(lengths: tuple[int, ...]) -> None:
+def test_a_packed_row_equals_its_clips_one_by_one(lengths):
     inputs = [heads_of(1, sum(lengths), torch.float32, number) for number in range(3)]
     ours = with_gradients(PackedMatrixAttention.apply(*inputs, plan_groups(lengths, HEADS)), inputs)
     kernel = lambda q, k, v: explicit_attention(q, k, v, causal=True)  # noqa: E731
@@ -42,12 +42,12 @@ def test_a_packed_row_equals_its_clips_one_by_one(lengths: tuple[int, ...]) -> N
         torch.testing.assert_close(our, their, rtol=1e-4, atol=1e-5)
 
 
-def test_clips_of_like_length_are_computed_together_and_others_apart() -> None:
+def test_clips_of_like_length_are_computed_together_and_others_apart():
     assert [group.num_clips for group in plan_groups((100, 98, 101, 99), 4).groups] == [4]
     assert [group.num_clips for group in plan_groups((600, 30, 590, 31), 16).groups] == [2, 2]
 
 
-def test_what_padding_holds_reaches_no_clip() -> None:
+def test_what_padding_holds_reaches_no_clip():
     """A clip with values that are not finite spoils itself only, also when it is padded beside another."""
     lengths = (20, 30)
     q, k, v = (heads_of(1, 50, torch.float32, number) for number in range(3))
@@ -57,7 +57,7 @@ def test_what_padding_holds_reaches_no_clip() -> None:
     assert torch.isnan(attended[:, :, :20]).all() and torch.isfinite(attended[:, :, 20:]).all()
 
 
-def test_bf16_gradients_are_as_near_to_float64_as_the_flash_kernels() -> None:
+def test_bf16_gradients_are_as_near_to_float64_as_the_flash_kernels():
     """The yardstick is what the kernel it stands in for does with the same numbers."""
     exact = [heads_of(1, 150, torch.float64, number) for number in range(3)]
     truth = with_gradients(explicit_attention(*exact, causal=True), exact)
@@ -68,14 +68,14 @@ def test_bf16_gradients_are_as_near_to_float64_as_the_flash_kernels() -> None:
         assert (our - true).norm() <= 1.5 * (its - true).norm()
 
 
-def test_only_bf16_on_a_cpu_that_wants_gradients_takes_it() -> None:
+def test_only_bf16_on_a_cpu_that_wants_gradients_takes_it():
     half, full = (heads_of(1, 8, dtype, 0) for dtype in (torch.bfloat16, torch.float32))
     assert is_matrix_case(half) and not is_matrix_case(full) and not is_matrix_case(half.detach())
     plan = plan_groups((8,), HEADS)
     assert packed_attention(full, full, full, lengths=(8,), plan=plan).shape == full.shape
 
 
-def test_clips_are_padded_to_few_lengths() -> None:
+def test_clips_are_padded_to_few_lengths():
     """Each shape costs a kernel that stays in memory; ragged ones took gigabytes in a training of some hours."""
     seen = {
         len(group.indices) // group.num_clips

@@ -96,7 +96,7 @@ def as_torch_comes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("caller", CALLERS, ids=str)
-def test_exact_products_whatever_the_caller_has_set_who_gets_it_back(caller: dict[str, Any]) -> None:
+def test_exact_products_whatever_the_caller_has_set_who_gets_it_back(caller):
     set_as(caller)
     before, following = seen(), followed()
     with exact_float32():
@@ -109,9 +109,7 @@ def test_exact_products_whatever_the_caller_has_set_who_gets_it_back(caller: dic
 
 
 @pytest.mark.parametrize("caller", CALLERS, ids=str)
-def test_training_has_tf32_in_both_of_torchs_interfaces_and_gives_the_callers_back(
-    caller: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_has_tf32_in_both_of_torchs_interfaces_and_gives_the_callers_back(caller, monkeypatch):
     """torch.compile's max-autotune reads the older one, which raises where a newer one was written alone."""
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
     set_as(caller)
@@ -128,7 +126,7 @@ def test_training_has_tf32_in_both_of_torchs_interfaces_and_gives_the_callers_ba
     assert seen() == before and followed() == following
 
 
-def test_gpus_without_tf32_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_without_tf32_are_left_as_they_are(monkeypatch):
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (7, 5))
     before = seen()
     with kept_torch_settings():
@@ -136,7 +134,7 @@ def test_gpus_without_tf32_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch)
         assert seen() == before
 
 
-def test_an_error_gives_the_settings_back_too() -> None:
+def test_an_error_gives_the_settings_back_too():
     set_as({"cuda.matmul.fp32_precision": "tf32"})
     before = seen()
     with pytest.raises(ValueError), kept_float32(), exact_float32():

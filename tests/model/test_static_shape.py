@@ -27,7 +27,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("layout", ["packed", "rows"])
-def test_every_batch_has_the_same_shape(layout: str) -> None:
+def test_every_batch_has_the_same_shape(layout):
     batches = [batch_of(sizes, layout=layout) for sizes in SIZES]
     assert len({batch.gather_indices.shape for batch in batches}) == 1
     assert len({len(batch.cu_seqlens) for batch in batches}) == 1
@@ -38,7 +38,7 @@ def test_every_batch_has_the_same_shape(layout: str) -> None:
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=len)
-def test_no_piece_of_padding_is_longer_than_a_clip_may_be(sizes: list[tuple[int, int]]) -> None:
+def test_no_piece_of_padding_is_longer_than_a_clip_may_be(sizes):
     batch = batch_of(sizes, layout="packed")
     padding = batch.lengths[len(sizes) :]
     assert sum(batch.lengths) == ROOM.total and batch.cu_seqlens[-1] == ROOM.total
@@ -47,13 +47,13 @@ def test_no_piece_of_padding_is_longer_than_a_clip_may_be(sizes: list[tuple[int,
     assert sum(length**2 for length in padding) <= sum(padding) * LONGEST
 
 
-def test_without_a_room_padding_is_one_short_piece() -> None:
+def test_without_a_room_padding_is_one_short_piece():
     batch = batch_of([(40, 100), (9, 30)], layout="packed", room=NO_STATIC_SHAPE)
     assert len(batch.lengths) == 3 and batch.lengths[-1] < 32 and batch.max_seqlen == 256
 
 
 @pytest.mark.parametrize("layout", ["packed", "rows"])
-def test_what_is_computed_stays_the_same(layout: str) -> None:
+def test_what_is_computed_stays_the_same(layout):
     gpt = load_gpt(find_base("tiny"), ForwardOptions(sdpa=True, dropout=0.0)).train()
     room = StaticShape(clips=4, longest=200, total=1024)
     losses, gradients = [], []

@@ -30,7 +30,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_is_saved_comes_back(model, tmp_path: Path) -> None:
+def test_what_is_saved_comes_back(model, tmp_path):
     checkpoints = Checkpoints(tmp_path)
     folder = save_last(checkpoints, 7, model, trained(model), {"epoch": 2})
     assert names(folder) == ["complete.json", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -40,7 +40,7 @@ def test_what_is_saved_comes_back(model, tmp_path: Path) -> None:
     assert checkpoints.last() == folder and checkpoints.best() is None
 
 
-def test_the_newest_last_and_best_are_kept_and_no_others(model, tmp_path: Path) -> None:
+def test_the_newest_last_and_best_are_kept_and_no_others(model, tmp_path):
     checkpoints, optimizer = Checkpoints(tmp_path), trained(model)
     for step in (1, 2, 10):
         save_last(checkpoints, step, model, optimizer, {})
@@ -50,7 +50,7 @@ def test_the_newest_last_and_best_are_kept_and_no_others(model, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "complete.json"])
-def test_a_truncated_checkpoint_is_not_taken_for_one(model, tmp_path: Path, file: str) -> None:
+def test_a_truncated_checkpoint_is_not_taken_for_one(model, tmp_path, file):
     checkpoints, optimizer = Checkpoints(tmp_path), trained(model)
     good = save_last(checkpoints, 1, model, optimizer, {})
     bad = checkpoints.folder / "step-00000002"
@@ -62,7 +62,7 @@ def test_a_truncated_checkpoint_is_not_taken_for_one(model, tmp_path: Path, file
         load_checkpoint(bad)
 
 
-def test_a_flipped_bit_is_refused(model, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_refused(model, tmp_path):
     folder = save_best(Checkpoints(tmp_path), 1, model, {})
     file = folder / "model.safetensors"
     content = bytearray(file.read_bytes())
@@ -73,9 +73,7 @@ def test_a_flipped_bit_is_refused(model, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["_mark_complete", "sync", "_discard"])
-def test_a_kill_while_another_step_becomes_the_best_leaves_a_complete_best(
-    model, tmp_path: Path, monkeypatch, place: str
-) -> None:
+def test_a_kill_while_another_step_becomes_the_best_leaves_a_complete_best(model, tmp_path, monkeypatch, place):
     """Also one of an earlier step than the best so far."""
     checkpoints, optimizer = Checkpoints(tmp_path, keep=9), trained(model)
     early, late = (save_last(checkpoints, step, model, optimizer, {}) for step in (1, 2))
@@ -105,6 +103,6 @@ def test_a_kill_while_another_step_becomes_the_best_leaves_a_complete_best(
         ("tiny", "base", ""),
     ],
 )
-def test_a_model_is_named_in_one_way(text, kind, which) -> None:
+def test_a_model_is_named_in_one_way(text, kind, which):
     ref = ModelRef.parse(text)
     assert (ref.kind, ref.which, str(ref)) == (kind, which, text)

@@ -44,9 +44,7 @@ def beating(folder: Path) -> Sequence[str]:
     return [sys.executable, "-c", HEAD + BEATS, str(folder)]
 
 
-def test_a_job_of_a_container_that_is_gone_holds_neither_its_gpu_nor_its_run(
-    output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_of_a_container_that_is_gone_holds_neither_its_gpu_nor_its_run(output, monkeypatch):
     monkeypatch.setattr(job_module, "SILENT_S", 1.0)
     job = jobs.start("train", config_of(output, device="cuda"), command=beating)
     begun(job)
@@ -85,21 +83,21 @@ def beats(folder: Path) -> bool:
     return (folder / ALIVE_FILE).stat().st_mtime > 1
 
 
-def test_a_run_started_by_hand_gives_signs_of_life_until_it_has_ended(by_hand: Path) -> None:
+def test_a_run_started_by_hand_gives_signs_of_life_until_it_has_ended(by_hand):
     eventually(lambda: beats(by_hand))
     assert jobs.status(by_hand).alive
     EventWriter(by_hand / "events.jsonl").write("finished")
     eventually(lambda: not beats(by_hand))
 
 
-def test_who_goes_on_with_a_run_gives_its_signs_alone(by_hand: Path) -> None:
+def test_who_goes_on_with_a_run_gives_its_signs_alone(by_hand):
     eventually(lambda: beats(by_hand))
     identify(by_hand, os.getppid())
     assert jobs.status(by_hand).alive
     eventually(lambda: not beats(by_hand))
 
 
-def test_a_job_that_was_started_again_a_moment_ago_is_not_taken_for_silent(output: Path) -> None:
+def test_a_job_that_was_started_again_a_moment_ago_is_not_taken_for_silent(output):
     job = started(output, SILENT)
     (job.folder / ALIVE_FILE).touch()
     os.utime(job.folder / ALIVE_FILE, (1, 1))

@@ -37,7 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(name="before", output=Path("output"))
 
 
-def test_it_opens(project: Project) -> None:
+def test_it_opens(project):
     assert [clip.audio.is_file() for clip in read_manifest(project.train_csv)] == [True, True]
     runs = {run.folder.name: run for run in list_runs(project)}
     assert set(runs) == {"plain", "lora"}
@@ -48,7 +48,7 @@ def test_it_opens(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", RESUMED)
-def test_its_runs_resume_as_that_version_resumed_them(project: Project, name: str) -> None:
+def test_its_runs_resume_as_that_version_resumed_them(project, name):
     settings = TrainConfig(
         project=project.name, output=project.output, base="small-base", batch_size=1, device="cpu", num_epochs=4
     )
@@ -59,7 +59,7 @@ def test_its_runs_resume_as_that_version_resumed_them(project: Project, name: st
     assert result.epoch_losses[3] == pytest.approx(RESUMED[name][3], rel=1e-5 if name == "plain" else 1e-2)
 
 
-def test_its_model_speaks_and_is_exported_again(project: Project) -> None:
+def test_its_model_speaks_and_is_exported_again(project):
     model = Synthesizer(Base(project.ready))
     spoken = said(model, "One.", seed=1)
     assert spoken.size(-1) > 0

@@ -79,7 +79,7 @@ def shown(project: Project, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("value", ODD, ids=repr)
-def test_a_record_with_another_value_is_a_run_whose_process_is_not_known(project, value) -> None:
+def test_a_record_with_another_value_is_a_run_whose_process_is_not_known(project, value):
     folder = project.runs / "20260102-120000-1"
     for name in RECORD:
         (folder / JOB_FILE).write_text(json.dumps({**RECORD, name: value}))
@@ -90,7 +90,7 @@ def test_a_record_with_another_value_is_a_run_whose_process_is_not_known(project
         assert len(list_runs(project)) == 2
 
 
-def test_a_record_with_pid_minus_one_names_no_process(project, capsys) -> None:
+def test_a_record_with_pid_minus_one_names_no_process(project, capsys):
     folder = project.runs / "20260102-120000-1"
     (folder / JOB_FILE).write_text(json.dumps({**RECORD, "pid": -1}))
     assert not jobs.status(folder).process_alive
@@ -100,7 +100,7 @@ def test_a_record_with_pid_minus_one_names_no_process(project, capsys) -> None:
 
 
 @pytest.mark.parametrize("value", ODD, ids=repr)
-def test_events_with_values_of_other_types_are_shown_without_them(project, capsys, value) -> None:
+def test_events_with_values_of_other_types_are_shown_without_them(project, capsys, value):
     for changed in {event["kind"]: event for event in EVENTS}.values():
         # The last event of a kind is what is shown; one field at a time, and all at once.
         names = [name for name in ("time", *changed) if name != "kind"]
@@ -127,14 +127,14 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_run_is_listed_and_shown_at_once(project, capsys, damage) -> None:
+def test_a_damaged_run_is_listed_and_shown_at_once(project, capsys, damage):
     damage(project.runs / "20260102-120000-1")
     begun = time.monotonic()
     assert "20260102-120000-1" in shown(project, capsys)
     assert time.monotonic() - begun < 20
 
 
-def test_settings_that_cannot_be_read_are_named_and_the_rest_is_shown(project, capsys) -> None:
+def test_settings_that_cannot_be_read_are_named_and_the_rest_is_shown(project, capsys):
     (project.runs / "20260102-120000-1" / "config.yaml").write_text("[" * 1_000 + "]" * 1_000)
     said = shown(project, capsys)
     assert "the settings cannot be read" in said and "step-00000010" in said
@@ -143,7 +143,7 @@ def test_settings_that_cannot_be_read_are_named_and_the_rest_is_shown(project, c
 
 
 @pytest.mark.parametrize("marks", ["{}", '{"state.json": {"size": 12}}'])
-def test_marks_without_the_weights_are_no_checkpoint(project, marks) -> None:
+def test_marks_without_the_weights_are_no_checkpoint(project, marks):
     folder = project.runs / "20260102-120000-1" / "checkpoints" / "step-00000010"
     (folder / "complete.json").write_text(marks)
     for read in (load_checkpoint, verify):
@@ -151,7 +151,7 @@ def test_marks_without_the_weights_are_no_checkpoint(project, marks) -> None:
             read(folder)
 
 
-def test_strays_among_checkpoints_are_named_and_stay(project, capsys, caplog) -> None:
+def test_strays_among_checkpoints_are_named_and_stay(project, capsys, caplog):
     run = project.runs / "20260102-120000-1"
     ours = [
         "best-00000010",

@@ -49,7 +49,7 @@ def steps_of(events: Iterable[dict[str, Any]]) -> list[int]:
 # Writing
 
 
-def test_events_come_back_as_they_were_written(path: Path) -> None:
+def test_events_come_back_as_they_were_written(path):
     writer = EventWriter(path)
     writer.write("step", step=1, loss=0.5, text="ሰላም\nline", parts=[1, (2, math.nan)], lr=math.inf)
     writer.close()
@@ -58,14 +58,14 @@ def test_events_come_back_as_they_were_written(path: Path) -> None:
     assert event == {"kind": "step", "step": 1, "loss": 0.5, "text": "ሰላም\nline", "parts": [1, [2, None]], "lr": None}
 
 
-def test_each_event_is_there_before_the_next_call(path: Path) -> None:
+def test_each_event_is_there_before_the_next_call(path):
     writer = EventWriter(path)
     for step in range(5):
         writer.write("step", step=step)
         assert steps_of(read_events(path)) == list(range(step + 1))
 
 
-def test_a_torn_line_of_a_killed_writer_does_not_swallow_the_next_event(path: Path) -> None:
+def test_a_torn_line_of_a_killed_writer_does_not_swallow_the_next_event(path):
     written(path, line("step", step=1) + '{"kind": "st')
     writer = EventWriter(path)
     writer.write("step", step=2)
@@ -97,7 +97,7 @@ def on_full_disk(path: Path, room: int) -> tuple[EventWriter, Disk]:
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, 100])
-def test_events_wait_while_the_disk_is_full_and_then_come_in_order(path: Path, room: int) -> None:
+def test_events_wait_while_the_disk_is_full_and_then_come_in_order(path, room):
     writer, disk = on_full_disk(path, room)
     for step in range(1, 6):
         writer.write("step", step=step)
@@ -109,7 +109,7 @@ def test_events_wait_while_the_disk_is_full_and_then_come_in_order(path: Path, r
     assert "events were written late" in warning["message"]
 
 
-def test_what_waited_is_written_when_the_log_is_closed(path: Path) -> None:
+def test_what_waited_is_written_when_the_log_is_closed(path):
     writer, disk = on_full_disk(path, 0)
     writer.write("finished", step=9)
     disk.room = 10_000
@@ -117,7 +117,7 @@ def test_what_waited_is_written_when_the_log_is_closed(path: Path) -> None:
     assert steps_of(read_events(path, kind="finished")) == [9]
 
 
-def test_a_disk_that_stays_full_is_told_at_the_end_with_the_number_of_lost_events(path: Path) -> None:
+def test_a_disk_that_stays_full_is_told_at_the_end_with_the_number_of_lost_events(path):
     writer, _ = on_full_disk(path, 10)
     for step in range(3):
         writer.write("step", step=step)
@@ -126,7 +126,7 @@ def test_a_disk_that_stays_full_is_told_at_the_end_with_the_number_of_lost_event
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_really_full_device(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_really_full_device(caplog):
     writer = EventWriter(Path("/dev/full"))
     writer.write("step", step=1)
     writer.write("step", step=2)
@@ -135,9 +135,7 @@ def test_a_really_full_device(caplog: pytest.LogCaptureFixture) -> None:
         writer.close()
 
 
-def test_memory_for_waiting_events_is_limited_and_the_limit_is_told(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_for_waiting_events_is_limited_and_the_limit_is_told(path, monkeypatch):
     monkeypatch.setattr(log_module, "MAX_HELD_BYTES", 1_000)
     writer, disk = on_full_disk(path, 0)
     accepted = 0
@@ -150,7 +148,7 @@ def test_memory_for_waiting_events_is_limited_and_the_limit_is_told(
     assert steps_of(read_events(path, kind="step")) == list(range(accepted))
 
 
-def test_another_error_of_the_disk_is_raised_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_error_of_the_disk_is_raised_at_once(path, monkeypatch):
     writer, disk = on_full_disk(path, 0)
 
     def fail(_: bytearray) -> int:
@@ -175,17 +173,17 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_torn_and_foreign_lines_are_skipped_from_either_end(path: Path, foreign: bytes) -> None:
+def test_torn_and_foreign_lines_are_skipped_from_either_end(path, foreign):
     written(path, line("step", step=1).encode() + foreign)
     assert steps_of(read_events(path)) == steps_of(tail(path, 9)) == newest(EventLog(path)) == [1]
 
 
-def test_a_missing_log_has_no_events(path: Path) -> None:
+def test_a_missing_log_has_no_events(path):
     assert list(read_events(path)) == tail(path, 3) == EventLog(path).tail(3, kind="step") == last_lines(path, 3) == []
     assert EventLog(path).curve("step", ["loss"]) == {"step": [], "loss": []}
 
 
-def test_the_end_is_whole_lines_of_the_last_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_is_whole_lines_of_the_last_bytes(path, monkeypatch):
     lengths = random.Random(1)
     written(path, "".join(line("step", step=step, pad="x" * lengths.choice([0, 9, 700])) for step in range(300)))
     everything = list(read_events(path))
@@ -198,14 +196,14 @@ def test_the_end_is_whole_lines_of_the_last_bytes(path: Path, monkeypatch: pytes
         assert tail(path, 300) == everything[300 - whole :], num_bytes
 
 
-def test_the_end_from_a_byte_on(path: Path) -> None:
+def test_the_end_from_a_byte_on(path):
     written(path, line("eval", step=1) + line("step", step=2))
     offset = path.stat().st_size
     write_steps(path, [3, 4])
     assert steps_of(tail(path, 5, start=offset)) == [3, 4]
 
 
-def test_lines_without_end_are_passed_over_and_not_held_in_memory(path: Path) -> None:
+def test_lines_without_end_are_passed_over_and_not_held_in_memory(path):
     written(path, line("step", step=1).encode() + b"x" * 30_000_000 + b"\n" + line("step", step=2).encode())
     tracemalloc.start()
     found = [tail(path, 5), list(read_events(path)), EventLog(path).tail(9, kind="step")]
@@ -215,7 +213,7 @@ def test_lines_without_end_are_passed_over_and_not_held_in_memory(path: Path) ->
     assert peak < 8_000_000
 
 
-def test_the_end_of_a_long_log_takes_constant_memory(path: Path) -> None:
+def test_the_end_of_a_long_log_takes_constant_memory(path):
     written(path, "".join(line("step", step=step, pad="x" * 1_000) for step in range(60_000)))
     tracemalloc.start()
     found = tail(path, 100)
@@ -225,7 +223,7 @@ def test_the_end_of_a_long_log_takes_constant_memory(path: Path) -> None:
     assert peak < 10_000_000
 
 
-def test_the_end_of_any_text(tmp_path: Path) -> None:
+def test_the_end_of_any_text(tmp_path):
     path = written(tmp_path / "train.log", "one\r\ntwo\nthree")
     assert last_lines(path, 2) == ["two", "three"]
 
@@ -233,7 +231,7 @@ def test_the_end_of_any_text(tmp_path: Path) -> None:
 # Following
 
 
-def test_a_log_that_grows_gives_each_event_once(path: Path) -> None:
+def test_a_log_that_grows_gives_each_event_once(path):
     written(path, "")
     log, seen = EventLog(path), []
     for start in (0, 3, 3, 10):
@@ -242,7 +240,7 @@ def test_a_log_that_grows_gives_each_event_once(path: Path) -> None:
         assert newest(log) == newest(log) == seen
 
 
-def test_a_torn_line_is_given_once_it_is_complete(path: Path) -> None:
+def test_a_torn_line_is_given_once_it_is_complete(path):
     whole = line("step", step=2).encode()
     for cut in range(1, len(whole)):
         written(path, line("step", step=1).encode() + whole[:cut])
@@ -253,7 +251,7 @@ def test_a_torn_line_is_given_once_it_is_complete(path: Path) -> None:
         assert newest(log) == [1, 2]
 
 
-def test_a_torn_line_that_a_new_writer_closed_is_passed_over(path: Path) -> None:
+def test_a_torn_line_that_a_new_writer_closed_is_passed_over(path):
     written(path, line("step", step=1) + '{"kind": "st')
     log = EventLog(path)
     assert newest(log) == [1]
@@ -262,7 +260,7 @@ def test_a_torn_line_that_a_new_writer_closed_is_passed_over(path: Path) -> None
 
 
 @pytest.mark.parametrize("how", ["removed", "truncated", "shorter", "longer", "same inode, longer"])
-def test_another_log_in_its_place_is_read_from_the_beginning(path: Path, how: str) -> None:
+def test_another_log_in_its_place_is_read_from_the_beginning(path, how):
     written(path, "")
     write_steps(path, range(5))
     log = EventLog(path)

@@ -13,7 +13,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.configs import tiny_run
 from tests.run_logs import events_of
 from utils.errors import UserError
-from utils.project.paths import Project
 from utils.runs.log import EventWriter
 from utils.runs.loggers import find_loggers
 from utils.training.train import fine_tune
@@ -36,7 +35,7 @@ def write_run(folder: Path, log_to: str) -> None:
     log.close()
 
 
-def test_tensorboard_reads_curves_and_sounds(tmp_path: Path) -> None:
+def test_tensorboard_reads_curves_and_sounds(tmp_path):
     write_run(tmp_path / "run-1", "tensorboard")
     read = EventAccumulator(str(tmp_path / "run-1" / "tensorboard")).Reload()
     (loss,) = read.Scalars("step/loss")
@@ -47,7 +46,7 @@ def test_tensorboard_reads_curves_and_sounds(tmp_path: Path) -> None:
     assert sound.encoded_audio_string == (tmp_path / "run-1" / "samples" / "a.wav").read_bytes()
 
 
-def test_wandb_gets_values_with_the_step_they_are_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_gets_values_with_the_step_they_are_of(tmp_path, monkeypatch):
     logged: list[dict[str, Any]] = []
     begun: dict[str, Any] = {}
     run = SimpleNamespace(define_metric=lambda *_, **__: None, log=logged.append, finish=lambda: logged.append({}))
@@ -67,7 +66,7 @@ def test_wandb_gets_values_with_the_step_they_are_of(tmp_path: Path, monkeypatch
     ]
 
 
-def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.delitem(sys.modules, "utils.runs.loggers.wandb", raising=False)
     with pytest.raises(UserError, match="wandb is not installed") as caught:
@@ -79,7 +78,7 @@ def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(mo
     assert find_loggers(None) == []
 
 
-def test_a_logger_that_fails_is_given_up_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_logger_that_fails_is_given_up_and_the_run_goes_on(tmp_path):
     class Failing:
         calls = 0
 
@@ -98,7 +97,7 @@ def test_a_logger_that_fails_is_given_up_and_the_run_goes_on(tmp_path: Path) -> 
     assert kinds == ["step", "warning", "step"] and Failing.calls == 1
 
 
-def test_a_training_shows_in_tensorboard_and_a_wrong_name_ends_it_before_anything_is_made(project: Project) -> None:
+def test_a_training_shows_in_tensorboard_and_a_wrong_name_ends_it_before_anything_is_made(project):
     settings = tiny_run(project, num_epochs=1, device="cpu", log_to="tensorboard")
     run = fine_tune(settings).folder
     read = EventAccumulator(str(run / "tensorboard")).Reload()

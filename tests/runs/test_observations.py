@@ -107,7 +107,7 @@ def test_the_command_that_shows_a_run_says_it(tmp_path, capsys):
     assert "warning   Evaluation loss rises while training loss falls" in capsys.readouterr().out
 
 
-def test_an_evaluation_says_which_step_is_best_and_when_the_loss_rises() -> None:
+def test_an_evaluation_says_which_step_is_best_and_when_the_loss_rises():
     lines: list[str] = []
     narration = Narration(lines.append)
     for step, loss in ((10, 3.0), (20, 2.5), (30, 2.6), (40, 2.8)):

@@ -41,7 +41,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
 
 
-def test_training_goes_on_while_a_copy_is_written(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+def test_training_goes_on_while_a_copy_is_written(saver, tmp_path, monkeypatch):
     go, real = threading.Event(), state_module.write_weights
     monkeypatch.setattr(state_module, "write_weights", lambda path, state: go.wait(10) and real(path, state))
     live = snapshot(3)
@@ -57,28 +57,28 @@ def test_training_goes_on_while_a_copy_is_written(saver: Saver, tmp_path: Path, 
     assert event["what"] == "last" and event["save_s"] >= event["waited_s"] and event["bytes"] == 400
 
 
-def test_a_second_save_waits_for_the_first(saver: Saver, tmp_path: Path) -> None:
+def test_a_second_save_waits_for_the_first(saver, tmp_path):
     for step in range(1, 6):
         saver.save(snapshot(step))
     assert [path.name for path in saver.finish()] == [f"step-0000000{step}" for step in range(1, 6)]
     assert names(tmp_path) == ["step-00000005"]
 
 
-def test_without_memory_for_a_copy_training_waits(saver: Saver, monkeypatch) -> None:
+def test_without_memory_for_a_copy_training_waits(saver, monkeypatch):
     monkeypatch.setattr(saver_module, "MEMORY_SHARE", 0.0)
     saver.save(snapshot(1))
     assert saver._thread is None and len(saver.poll()) == 1
     assert saver.waited_s == pytest.approx(saver.save_s, rel=0.5, abs=0.05)
 
 
-def test_what_came_before_a_save_counts_as_waiting(saver: Saver, tmp_path: Path) -> None:
+def test_what_came_before_a_save_counts_as_waiting(saver, tmp_path):
     saver.save(snapshot(1), begun=time.perf_counter() - 100)
     (_,) = saver.finish()
     event = events_of(tmp_path, "checkpoint")[0]
     assert event["save_s"] >= event["waited_s"] >= 100 and saver.waited_s >= 100
 
 
-def test_a_failed_save_is_not_tried_again_while_another_one_is_under_way(saver: Saver, monkeypatch) -> None:
+def test_a_failed_save_is_not_tried_again_while_another_one_is_under_way(saver, monkeypatch):
     disk, go = Disk(monkeypatch), threading.Event()
     monkeypatch.setattr(saver_module, "RETRY_S", 0.0)
     disk.fill()
@@ -97,7 +97,7 @@ def test_a_failed_save_is_not_tried_again_while_another_one_is_under_way(saver: 
     assert saver.failure is None
 
 
-def test_the_best_shares_its_weights_with_the_last(saver: Saver, tmp_path: Path) -> None:
+def test_the_best_shares_its_weights_with_the_last(saver, tmp_path):
     saver.save(snapshot(4, best_loss=1.5), wait=True)
     saver.finish()
     last, best = (tmp_path / "checkpoints" / name for name in ("step-00000004", "best-00000004"))
@@ -110,7 +110,7 @@ def test_the_best_shares_its_weights_with_the_last(saver: Saver, tmp_path: Path)
     assert load_checkpoint(best)["w"][0] == 4.0
 
 
-def test_where_files_cannot_have_two_names_the_best_is_a_copy(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+def test_where_files_cannot_have_two_names_the_best_is_a_copy(saver, tmp_path, monkeypatch):
     def refuse(self, target):
         raise OSError(errno.EPERM, "Operation not permitted")
 
@@ -125,8 +125,8 @@ def test_where_files_cannot_have_two_names_the_best_is_a_copy(saver: Saver, tmp_
     [(errno.ENOSPC, "the disk is full", "free some space"), (errno.EIO, "the disk fails", "check the disk")],
 )
 def test_a_failing_disk_keeps_the_previous_checkpoint_is_told_once_and_forgiven_later(
-    saver: Saver, tmp_path: Path, monkeypatch, number: int, words: str, advice: str
-) -> None:
+    saver, tmp_path, monkeypatch, number, words, advice
+):
     disk = Disk(monkeypatch)
     saver.save(snapshot(1, best_loss=2.0))
     saver.finish()
@@ -149,7 +149,7 @@ def test_a_failing_disk_keeps_the_previous_checkpoint_is_told_once_and_forgiven_
     assert "saving works again" in warnings_of(tmp_path)[-1]["message"]
 
 
-def test_a_write_that_the_system_cuts_off_half_way_keeps_the_previous_checkpoint(saver: Saver, tmp_path: Path) -> None:
+def test_a_write_that_the_system_cuts_off_half_way_keeps_the_previous_checkpoint(saver, tmp_path):
     """A real limit of the system: files of this process end after 100 kB."""
     resource = pytest.importorskip("resource")
     saver.save(snapshot(1), wait=True)
@@ -169,7 +169,7 @@ def test_a_write_that_the_system_cuts_off_half_way_keeps_the_previous_checkpoint
     verify(tmp_path / "checkpoints" / "step-00000002")
 
 
-def test_nothing_is_begun_that_the_disk_has_no_room_for(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+def test_nothing_is_begun_that_the_disk_has_no_room_for(saver, tmp_path, monkeypatch):
     saver.save(snapshot(1), wait=True)
     saver.finish()
     usage = state_module.shutil.disk_usage(tmp_path)
@@ -181,14 +181,14 @@ def test_nothing_is_begun_that_the_disk_has_no_room_for(saver: Saver, tmp_path: 
     assert saver.failure is not None and "the disk is full" in saver.failure.what and written == []
 
 
-def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(saver: Saver) -> None:
+def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(saver):
     broken = Snapshot(step=1, files={MODEL_FILE: {"w": torch.ones(2)}}, state={"x": object()}, best_loss=None)
     saver.save(broken)
     with pytest.raises(TypeError, match="not JSON serializable"):
         saver.finish()
 
 
-def test_leftovers_go_whole_ones_get_their_place_and_later_ones_step_aside(tmp_path: Path) -> None:
+def test_leftovers_go_whole_ones_get_their_place_and_later_ones_step_aside(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=5)
     for step in (1, 2, 3):
         folder = checkpoints.write_last(step, {MODEL_FILE: {"w": torch.ones(1)}}, {})
@@ -204,7 +204,7 @@ def test_leftovers_go_whole_ones_get_their_place_and_later_ones_step_aside(tmp_p
     assert [one.path.name for one in checkpoints_of(tmp_path)] == ["step-00000001"]
 
 
-def test_some_older_checkpoints_are_kept(tmp_path: Path) -> None:
+def test_some_older_checkpoints_are_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=2)
     for step in range(8, 13):
         checkpoints.write_last(step, {MODEL_FILE: {"w": torch.ones(1)}}, {})
@@ -216,7 +216,7 @@ def test_some_older_checkpoints_are_kept(tmp_path: Path) -> None:
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
 
 
-def test_tensors_of_every_type_and_layout_are_read_back_as_they_were(tmp_path: Path) -> None:
+def test_tensors_of_every_type_and_layout_are_read_back_as_they_were(tmp_path):
     tensors = {f"t/{dtype}": torch.arange(12).reshape(3, 4).to(dtype) for dtype in DTYPES}
     tensors |= {"scalar": torch.tensor(2.5), "empty": torch.zeros(0, 3), "strided": torch.arange(6.0).view(2, 3).t()}
     folder = Checkpoints(tmp_path).write_last(1, {MODEL_FILE: tensors}, {})

@@ -35,7 +35,7 @@ from utils.runs.log import EventWriter, last_lines
 from utils.runs.record import JOB_FILE, JobRecord, read_record, status_or_none
 
 
-def test_a_job_is_a_child_with_its_settings_log_and_record(output: Path) -> None:
+def test_a_job_is_a_child_with_its_settings_log_and_record(output):
     job = started(output, 'print("hello"); print(sys.stdin.read() == "", os.getsid(0) == os.getpid());' + FINISHES)
     assert job.folder.parent == output / "voice" / "runs"
     assert (job.kind, job.host, job.device) == ("train", os.uname().nodename, "cpu")
@@ -64,7 +64,7 @@ def test_a_job_is_a_child_with_its_settings_log_and_record(output: Path) -> None
         ('tell("failed", error="old"); tell("started"); tell("step", step=1)', "lost", "see the log"),
     ],
 )
-def test_how_a_job_ended(output: Path, body: str, state: str, message: str) -> None:
+def test_how_a_job_ended(output, body, state, message):
     job = started(output, body)
     ended(job)
     await_exit_code(job.folder)
@@ -74,13 +74,13 @@ def test_how_a_job_ended(output: Path, body: str, state: str, message: str) -> N
     assert done.ended is not None
 
 
-def test_the_log_holds_what_the_child_said_last(output: Path) -> None:
+def test_the_log_holds_what_the_child_said_last(output):
     job = started(output, "for n in range(99): print('line', n)\nrest(0)\n" + FAILS)
     ended(job)
     assert last_lines(job.log, 2) == ["line 98", "Traceback: oh no"]
 
 
-def test_a_job_passes_through_its_states(output: Path) -> None:
+def test_a_job_passes_through_its_states(output):
     job = started(output, "rest(0.2)\n" + POLITE)
     assert job.state == "starting" and job.alive and job.process_alive
     begun(job)
@@ -89,7 +89,7 @@ def test_a_job_passes_through_its_states(output: Path) -> None:
     assert ended(job).state == "stopped"
 
 
-def test_the_settings_are_checked_before_anything_is_made(output: Path) -> None:
+def test_the_settings_are_checked_before_anything_is_made(output):
     with pytest.raises(UserError, match="batch_size is 0"):
         jobs.start("train", dataclasses.replace(config_of(output), batch_size=0))
     with pytest.raises(UserError, match="cannot be used as a project name"):
@@ -97,7 +97,7 @@ def test_the_settings_are_checked_before_anything_is_made(output: Path) -> None:
     assert not list(output.glob("*/*"))
 
 
-def test_a_program_that_cannot_be_started_is_told_and_leaves_a_failed_job(output: Path) -> None:
+def test_a_program_that_cannot_be_started_is_told_and_leaves_a_failed_job(output):
     with pytest.raises(UserError, match="could not be started"):
         jobs.start("train", config_of(output), command=lambda folder: [str(folder / "nothing")])
     (job,) = jobs.list(Project(name="voice", output=output))
@@ -105,7 +105,7 @@ def test_a_program_that_cannot_be_started_is_told_and_leaves_a_failed_job(output
     ended(started(output, FINISHES))
 
 
-def test_jobs_of_a_project_are_listed_the_newest_first(output: Path) -> None:
+def test_jobs_of_a_project_are_listed_the_newest_first(output):
     project = Project(name="voice", output=output)
     assert jobs.list(project) == []
     prepare = PrepareConfig(project="voice", output=output, input=Path("in"), language="en")
@@ -121,26 +121,26 @@ def test_jobs_of_a_project_are_listed_the_newest_first(output: Path) -> None:
     assert first.folder.parent == output / "voice" / "jobs" and first.log.name == "job.log"
 
 
-def test_a_job_without_a_project_has_a_folder_too(output: Path) -> None:
+def test_a_job_without_a_project_has_a_folder_too(output):
     config = SynthesizeConfig(text="Hello.", model="tiny", output=output)
     job = ended(jobs.start("synthesize", config, command=child(FINISHES)))
     assert job.state == "finished" and job.folder.is_relative_to(output)
 
 
-def test_runs_begun_in_the_same_second_get_folders_of_their_own(output: Path) -> None:
+def test_runs_begun_in_the_same_second_get_folders_of_their_own(output):
     first = jobs.start("export", ExportConfig(project="voice", output=output), command=child(FINISHES))
     second = jobs.start("export", ExportConfig(project="voice", output=output), command=child(FINISHES))
     assert first.folder != second.folder
 
 
-def test_a_damaged_record_does_not_hide_the_other_jobs(output: Path) -> None:
+def test_a_damaged_record_does_not_hide_the_other_jobs(output):
     damaged, whole = ended(started(output, FINISHES)), ended(started(output, FINISHES))
     (damaged.folder / JOB_FILE).write_text('{"kind": "tr')
     states = {job.name: job.state for job in jobs.list(Project(name="voice", output=output))}
     assert states == {whole.name: "finished", damaged.name: "finished"}
 
 
-def test_a_full_disk_is_told_and_no_job_is_started(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_and_no_job_is_started(output, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -150,7 +150,7 @@ def test_a_full_disk_is_told_and_no_job_is_started(output: Path, monkeypatch: py
     assert jobs.running(output) == []
 
 
-def test_a_folder_that_is_removed_while_it_is_read_has_no_events(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_removed_while_it_is_read_has_no_events(output, monkeypatch):
     job = ended(started(output, FINISHES))
     record = read_record(job.folder)
 
@@ -178,7 +178,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return found
 
 
-def test_a_watch_says_what_is_so_and_reads_what_has_ended_once(output: Path, reads: list[Path]) -> None:
+def test_a_watch_says_what_is_so_and_reads_what_has_ended_once(output, reads):
     project, read = Project(name="voice", output=output), runs.job_reader()
     done = ended(started(output, FINISHES))
     job = started(output, POLITE)

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -128,7 +127,7 @@ def best_of(run: TrainResult | Path) -> str:
     return best.name
 
 
-def test_the_last_one_wins_over_the_lowest_loss(train: Train) -> None:
+def test_the_last_one_wins_over_the_lowest_loss(train):
     result = train([1.0, 2.0], SCORES, scores_of(step3=2.0, step6=2.5))
     assert best_of(result) == "best-00000006" and result.best_loss == 1.0
     last = result.folder / "checkpoints" / "step-00000006" / "model.safetensors"
@@ -143,7 +142,7 @@ def test_the_last_one_wins_over_the_lowest_loss(train: Train) -> None:
     assert lines == ["best checkpoint: step 6, it speaks best (step 3 2.00, step 6 2.50 of 3; 4 texts)"]
 
 
-def test_older_checkpoints_that_were_kept_may_win_and_the_loss_decides_between_equal_scores(train: Train) -> None:
+def test_older_checkpoints_that_were_kept_may_win_and_the_loss_decides_between_equal_scores(train):
     points = scores_of(step3=1.0, step6=1.5, step9=1.5, step12=1.5)
     result = train([1.0, 3.0, 2.0, 4.0], SCORES, points, keep_checkpoints=9)
     assert best_of(result) == "best-00000009"
@@ -157,9 +156,7 @@ def test_older_checkpoints_that_were_kept_may_win_and_the_loss_decides_between_e
     [(FAILS, "no memory"), (DIES, "status 3"), (KILLED, "status -9"), (HANGS, "longer than 0 s")],
     ids=["fails", "dies", "killed", "hangs"],
 )
-def test_a_measuring_that_fails_leaves_the_lowest_loss_the_best(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
-) -> None:
+def test_a_measuring_that_fails_leaves_the_lowest_loss_the_best(measure, monkeypatch, body, reason):
     if body == HANGS:
         monkeypatch.setattr(best_by_speech, "LONGEST_S", 0.5)
         monkeypatch.setattr(best_by_speech, "SHORTEST_S", 0.0)
@@ -172,13 +169,13 @@ def test_a_measuring_that_fails_leaves_the_lowest_loss_the_best(
     assert not [child for child in psutil.Process().children() if HEAD in " ".join(child.cmdline())]
 
 
-def test_a_program_that_cannot_be_started_is_a_warning(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_be_started_is_a_warning(measure, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     run = measure(SCORES)
     assert best_of(run) == "best-00000003" and len(events_of(run, "warning")) == 1
 
 
-def test_a_full_disk_leaves_the_lowest_loss_the_best(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_lowest_loss_the_best(measure, monkeypatch):
     link = Checkpoints.link_best
 
     def full(self, last: Path, *, loss_to_beat: float | None = None) -> Path:
@@ -200,9 +197,7 @@ def test_a_full_disk_leaves_the_lowest_loss_the_best(measure: Measure, monkeypat
         (Base, "can_speak", False, "the base does not speak"),
     ],
 )
-def test_what_is_not_measured_is_logged_with_the_reason(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, value: float, reason: str
-) -> None:
+def test_what_is_not_measured_is_logged_with_the_reason(measure, monkeypatch, place, name, value, reason):
     monkeypatch.setattr(place, name, value)
     run = measure(FAILS)
     assert best_of(run) == "best-00000003"
@@ -213,12 +208,12 @@ def test_what_is_not_measured_is_logged_with_the_reason(
     assert reason in lines[0]
 
 
-def test_best_by_loss_measures_nothing(measure: Measure) -> None:
+def test_best_by_loss_measures_nothing(measure):
     run = measure(FAILS, best_by="loss")
     assert best_of(run) == "best-00000003" and not events_of(run, "speech_scores")
 
 
-def test_a_stop_while_measuring_ends_it_at_once(train: Train, tmp_path: Path) -> None:
+def test_a_stop_while_measuring_ends_it_at_once(train, tmp_path):
     result = train([1.0, 2.0], STOPPED, str(tmp_path / "pid"))
     assert (best_of(result), result.ended, result.stop_signal) == ("best-00000003", "epochs", None)
     (event,) = events_of(result.folder, "speech_scores")
@@ -226,13 +221,13 @@ def test_a_stop_while_measuring_ends_it_at_once(train: Train, tmp_path: Path) ->
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text())) and events_of(result.folder, "finished")
 
 
-def test_a_time_limit_that_ends_a_run_is_no_stop_by_a_signal(train: Train) -> None:
+def test_a_time_limit_that_ends_a_run_is_no_stop_by_a_signal(train):
     result = train([1.0, 2.0], SCORES, max_hours=1e-9, keep_checkpoints=1)
     assert result.ended == "hours"
     assert events_of(result.folder, "speech_scores")[0]["reason"] == "there is one checkpoint only"
 
 
-def test_a_run_whose_best_was_chosen_by_speech_goes_on_and_chooses_again(train: Train) -> None:
+def test_a_run_whose_best_was_chosen_by_speech_goes_on_and_chooses_again(train):
     points = scores_of(step3=1.0, step6=2.0, step9=1.0, step12=1.0, step15=3.0)
     first = train([1.0, 2.0], SCORES, points)
     assert best_of(first) == "best-00000006"

@@ -1,7 +1,6 @@
 """The CUDA paths, where there is a GPU: kernels, precision, compiled blocks and memory, beside the CPU's results."""
 
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
@@ -49,21 +48,21 @@ CASES = [
 
 @pytest.mark.parametrize(("sdpa", "layout", "dtype", "tolerance"), CASES, ids=str)
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
-def test_gradients_equal_those_of_the_cpu(sdpa, layout, dtype, tolerance, checkpointing) -> None:
+def test_gradients_equal_those_of_the_cpu(sdpa, layout, dtype, tolerance, checkpointing):
     expected, _ = gradients("cpu", "rows", torch.float32, sdpa=False)
     ours, _ = gradients("cuda", layout, dtype, sdpa=sdpa, checkpointing=checkpointing)
     assert (ours - expected).norm() <= tolerance * expected.norm()
 
 
 @needs_ampere
-def test_the_variable_length_kernel_runs_and_is_told(project: Project) -> None:
+def test_the_variable_length_kernel_runs_and_is_told(project):
     seen = reported(run(project, mixed_precision="auto", gradient_checkpointing="full"))
     assert {seen[name]["state"] for name in ("sdpa", "mixed_precision", "gradient_checkpointing", "tf32")} == {"on"}
     assert "varlen flash" in seen["sdpa"]["observed"] and "bfloat16" in seen["mixed_precision"]["observed"]
     assert "pin_memory True" in seen["loader"]["observed"]
 
 
-def test_fp16_trains_with_the_scaler(project: Project) -> None:
+def test_fp16_trains_with_the_scaler(project):
     result = run(project, mixed_precision="fp16", num_epochs=4)
     assert "gradient scaler on" in reported(result)["mixed_precision"]["observed"]
     assert result.best_loss < result.first_loss
@@ -81,7 +80,7 @@ needs_bitsandbytes = pytest.mark.skipif(find_spec("bitsandbytes") is None, reaso
     ],
     ids=str,
 )
-def test_smaller_optimizers_learn_and_are_told(project: Project, settings: dict) -> None:
+def test_smaller_optimizers_learn_and_are_told(project, settings):
     result = run(project, num_epochs=4, learning_rate=3e-3, **settings)
     name = next(iter(settings)).replace("lora_rank", "lora")
     assert reported(result)[name]["state"] == "on"
@@ -91,9 +90,7 @@ def test_smaller_optimizers_learn_and_are_told(project: Project, settings: dict)
 # CUDA graphs run a first time as they are, are recorded in the second step and replayed from the third on.
 @pytest.mark.parametrize("grad_accumulation", [1, 2])
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead", pytest.param("max-autotune", marks=pytest.mark.slow)])
-def test_compiled_blocks_learn_like_plain_ones_or_say_why_not(
-    project: Project, mode: str, grad_accumulation: int
-) -> None:
+def test_compiled_blocks_learn_like_plain_ones_or_say_why_not(project, mode, grad_accumulation):
     same = {"mixed_precision": "auto", "grad_accumulation": grad_accumulation, "num_epochs": 4}
     plain, result = run(project, **same), run(project, **same, compile=mode)
     assert result.epoch_losses == pytest.approx(plain.epoch_losses, rel=0.03)
@@ -107,13 +104,13 @@ def test_compiled_blocks_learn_like_plain_ones_or_say_why_not(
         assert state["state"] == "on" and "skipped" not in state["observed"], state
 
 
-def test_a_run_goes_on_from_its_checkpoint(project: Project) -> None:
+def test_a_run_goes_on_from_its_checkpoint(project):
     cut = run(project, num_epochs=1, mixed_precision="auto")
     resumed = run(project, num_epochs=3, resume=cut.folder)
     assert resumed.num_steps == 3 * cut.num_steps and resumed.best_loss < cut.first_loss
 
 
-def test_memory_is_told_and_can_be_limited(project: Project, tmp_path: Path) -> None:
+def test_memory_is_told_and_can_be_limited(project, tmp_path):
     result = run(project, cuda_memory_fraction=0.9)
     assert reported(result)["cuda_memory_fraction"]["state"] == "on"
     memory = events_of(result.folder, "memory")[0]
@@ -121,7 +118,7 @@ def test_memory_is_told_and_can_be_limited(project: Project, tmp_path: Path) -> 
     assert TrainingOptimizer.get_memory_stats()["total_bytes"] > 1e9
 
 
-def test_checkpointing_takes_less_memory(project: Project) -> None:
+def test_checkpointing_takes_less_memory(project):
     def peak(mode: str) -> int:
         config = tiny_run(project, device="cuda", batch_size=6, gradient_checkpointing=mode)
         return measure_apart(settle(config, project, find_base("tiny")), warmup=1, steps=2).peak_bytes

@@ -65,7 +65,7 @@ def recovery_of(trainer: Any, warned: list[str]) -> Recovery:
     return Recovery(trainer, split_train=halves, split_eval=halves, warn=warn)
 
 
-def test_a_step_whose_loss_is_not_a_number_moves_nothing(clips) -> None:
+def test_a_step_whose_loss_is_not_a_number_moves_nothing(clips):
     trainer, reference = make_trainer(), make_trainer()
     good = batches_of(clips, 3)
     trainer.step(good)
@@ -80,7 +80,7 @@ def test_a_step_whose_loss_is_not_a_number_moves_nothing(clips) -> None:
     assert same(weights_of(reference), weights_of(trainer)), "what comes after is as if the step had not been"
 
 
-def test_a_gradient_that_is_not_a_number_moves_nothing_though_the_loss_is_fine(clips) -> None:
+def test_a_gradient_that_is_not_a_number_moves_nothing_though_the_loss_is_fine(clips):
     trainer = make_trainer()
     weights = weights_of(trainer)
     hook = trainer.gpt.mel_head.weight.register_hook(lambda gradient: gradient * float("nan"))
@@ -91,7 +91,7 @@ def test_a_gradient_that_is_not_a_number_moves_nothing_though_the_loss_is_fine(c
     assert trainer.step(batches_of(clips, 6)).skipped == ""
 
 
-def test_fp16_that_overflows_moves_nothing_warns_of_nothing_and_finds_its_scale(clips) -> None:
+def test_fp16_that_overflows_moves_nothing_warns_of_nothing_and_finds_its_scale(clips):
     trainer, warned = make_trainer(precision="fp16"), []
     trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**18)
     recovery = recovery_of(trainer, warned)
@@ -106,14 +106,14 @@ def test_fp16_that_overflows_moves_nothing_warns_of_nothing_and_finds_its_scale(
     assert recovery.num_skipped == lowered * (MAX_IN_A_ROW + 1) and warned == []
 
 
-def test_fp16_that_overflows_without_a_scale_to_lower_is_a_fault(clips) -> None:
+def test_fp16_that_overflows_without_a_scale_to_lower_is_a_fault(clips):
     trainer = make_trainer(precision="fp16")
     trainer.scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
     trainer.gpt.mel_head.weight.register_hook(lambda gradient: gradient * float("inf"))
     assert trainer.step(batches_of(listed(clips[:1]), 1)).skipped == "the gradient is not a number"
 
 
-def test_one_broken_recording_costs_its_own_steps_only_and_is_named(project: Project) -> None:
+def test_one_broken_recording_costs_its_own_steps_only_and_is_named(project):
     result = fine_tune(config_of(project, batch_size=1, num_epochs=3), progress=breaking(project, 3))
     events = events_of(result.folder)
     skipped = [event for event in events if event["kind"] == "step" and "skipped" in event]
@@ -124,7 +124,7 @@ def test_one_broken_recording_costs_its_own_steps_only_and_is_named(project: Pro
     assert all(torch.isfinite(tensor).all() for tensor in load_checkpoint(result.checkpoint.parent).values())
 
 
-def test_a_run_of_nothing_but_broken_steps_ends_with_advice(project: Project) -> None:
+def test_a_run_of_nothing_but_broken_steps_ends_with_advice(project):
     settings = config_of(project, batch_size=2, num_epochs=60)
     with pytest.raises(UserError, match="is not a number in 10 steps in a row, up to step 11") as error:
         fine_tune(settings, progress=breaking(project, *range(6)))
@@ -137,7 +137,7 @@ def test_a_run_of_nothing_but_broken_steps_ends_with_advice(project: Project) ->
     assert events[-1]["skipped_steps"] == len(in_a_row)
 
 
-def test_the_advice_of_a_run_in_half_precision_is_full_precision() -> None:
+def test_the_advice_of_a_run_in_half_precision_is_full_precision():
     recovery = recovery_of(SimpleNamespace(precision="bf16", num_steps=12), [])
     broken = StepResult(
         losses=Losses(text=1.0, codes=1.0),

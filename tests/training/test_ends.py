@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
@@ -33,7 +32,7 @@ def after(step: int, action) -> Progresses:
     return Progresses(steps=steps)
 
 
-def test_patience_ends_a_run_that_no_longer_gains_and_more_may_be_asked_for(project: Project, monkeypatch) -> None:
+def test_patience_ends_a_run_that_no_longer_gains_and_more_may_be_asked_for(project, monkeypatch):
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0, 1.5, 1.5, 1.5])
     monkeypatch.setattr(Recovery, "evaluate", lambda self, batches: Losses(text=0.0, codes=next(losses)))
     settings = config_of(project, num_epochs=9, batch_size=6, patience=2)
@@ -47,9 +46,7 @@ def test_patience_ends_a_run_that_no_longer_gains_and_more_may_be_asked_for(proj
     assert more.checkpoint.parent.name == "best-00000005"
 
 
-def test_a_stop_while_evaluating_waits_for_no_more_of_it_and_the_run_goes_on_exactly(
-    project: Project, monkeypatch
-) -> None:
+def test_a_stop_while_evaluating_waits_for_no_more_of_it_and_the_run_goes_on_exactly(project, monkeypatch):
     settings = config_of(project, eval_batch_size=1)
     whole, scored, forward = fine_tune(settings), [], XttsGpt.forward
 
@@ -71,14 +68,14 @@ def test_a_stop_while_evaluating_waits_for_no_more_of_it_and_the_run_goes_on_exa
     assert evaluated[0] == evaluated[1] and len(evaluated[0]) == 2
 
 
-def test_a_save_is_due_by_the_clock_too(project: Project, monkeypatch) -> None:
+def test_a_save_is_due_by_the_clock_too(project, monkeypatch):
     result = fine_tune(config_of(project, batch_size=1, num_epochs=1, checkpoint_minutes=1e-9, keep_checkpoints=9))
     assert len(list(result.folder.glob("checkpoints/step-*"))) == 6
     end = events_of(result.folder)[-1]
     assert end["save_s"] > 0 and end["save_waited_s"] <= end["save_s"] + 1e-3
 
 
-def test_a_disk_that_is_full_for_a_while_costs_a_warning_only(project: Project, monkeypatch) -> None:
+def test_a_disk_that_is_full_for_a_while_costs_a_warning_only(project, monkeypatch):
     disk = Disk(monkeypatch)
     settings = config_of(project, batch_size=2, num_epochs=3, checkpoint_every=1)
 
@@ -94,7 +91,7 @@ def test_a_disk_that_is_full_for_a_while_costs_a_warning_only(project: Project, 
     verify(result.checkpoint.parent)
 
 
-def test_the_best_weights_are_the_best_on_disk_also_when_their_first_save_failed(project: Project, monkeypatch) -> None:
+def test_the_best_weights_are_the_best_on_disk_also_when_their_first_save_failed(project, monkeypatch):
     disk = Disk(monkeypatch)
     disk.once = True
     result = fine_tune(config_of(project, batch_size=2), progress=after(6, disk.fill))
@@ -103,7 +100,7 @@ def test_the_best_weights_are_the_best_on_disk_also_when_their_first_save_failed
     verify(result.checkpoint.parent)
 
 
-def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project: Project, monkeypatch) -> None:
+def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project, monkeypatch):
     disk = Disk(monkeypatch)
     settings = config_of(project, batch_size=2, checkpoint_every=2)
     with pytest.raises(UserError, match=r"come to step 6, but only what it was at step 2 is saved") as error:
@@ -118,7 +115,7 @@ def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project: 
     assert resumed["resumed_from"].endswith("step-00000002")
 
 
-def test_a_run_that_saved_nothing_is_not_resumed(project: Project, monkeypatch) -> None:
+def test_a_run_that_saved_nothing_is_not_resumed(project, monkeypatch):
     disk = Disk(monkeypatch)
     with pytest.raises(UserError, match="come to step 3, but nothing is saved") as error:
         fine_tune(config_of(project, batch_size=2, num_epochs=1), progress=after(1, disk.fill))
@@ -134,9 +131,7 @@ def undisturbed(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize(("workers", "fault"), [(2, "gone"), (0, "shorter")])
-def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
-    project: Project, undisturbed: TrainResult, workers: int, fault: str
-) -> None:
+def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(project, undisturbed, workers, fault):
     path = project.dataset / "wavs" / "clip4.wav"
     original = path.read_bytes()
 
@@ -156,7 +151,7 @@ def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
     assert fine_tune(replace(settings, resume=folder)).epoch_losses == undisturbed.epoch_losses
 
 
-def test_no_loading_process_outlives_its_run(project: Project) -> None:
+def test_no_loading_process_outlives_its_run(project):
     def loaders() -> list[psutil.Process]:
         return [child for child in psutil.Process().children() if "pt_data_worker" in child.name()]
 
@@ -169,7 +164,7 @@ def test_no_loading_process_outlives_its_run(project: Project) -> None:
     assert not loaders()
 
 
-def test_a_clip_that_changed_gets_new_codes_and_a_resumed_run_is_told(project: Project) -> None:
+def test_a_clip_that_changed_gets_new_codes_and_a_resumed_run_is_told(project):
     first = fine_tune(config_of(project, num_epochs=1))
     path = project.dataset / "wavs" / "clip0.wav"
     wav, _ = soundfile.read(path, dtype="int16")
@@ -192,7 +187,7 @@ def test_a_clip_that_changed_gets_new_codes_and_a_resumed_run_is_told(project: P
     assert fine_tune(replace(settings, num_epochs=3)).num_steps == 9
 
 
-def test_a_finished_run_says_how_fast_it_was(project: Project, caplog) -> None:
+def test_a_finished_run_says_how_fast_it_was(project, caplog):
     with caplog.at_level("INFO", logger="utils.performance_utils"):
         result = fine_tune(config_of(project, batch_size=2))
     end = events_of(result.folder)[-1]
@@ -208,13 +203,13 @@ def test_a_finished_run_says_how_fast_it_was(project: Project, caplog) -> None:
         assert any(line.startswith(name) for line in caplog.messages), name
 
 
-def test_no_share_of_the_peak_is_told_where_less_is_computed_than_its_formula_counts(project: Project, caplog) -> None:
+def test_no_share_of_the_peak_is_told_where_less_is_computed_than_its_formula_counts(project, caplog):
     with caplog.at_level("INFO", logger="utils.performance_utils"):
         fine_tune(config_of(project, num_epochs=1, lora_rank=4))
     assert "in all:" in caplog.text and "peak arithmetic" not in caplog.text
 
 
-def test_an_output_folder_that_may_not_be_written_is_told(project: Project, tmp_path: Path) -> None:
+def test_an_output_folder_that_may_not_be_written_is_told(project, tmp_path):
     place = tmp_path / "ro"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(place)]
@@ -229,7 +224,7 @@ def test_an_output_folder_that_may_not_be_written_is_told(project: Project, tmp_
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_a_project_without_a_dataset_is_told(tmp_path: Path) -> None:
+def test_a_project_without_a_dataset_is_told(tmp_path):
     with pytest.raises(UserError, match="has no dataset yet"):
         fine_tune(TrainConfig(base="tiny", project="empty", output=tmp_path))
 
@@ -250,9 +245,7 @@ for line in sys.stdin:
 """
 
 
-def test_each_evaluation_is_spoken_beside_training_and_the_last_one_is_waited_for(
-    project: Project, monkeypatch
-) -> None:
+def test_each_evaluation_is_spoken_beside_training_and_the_last_one_is_waited_for(project, monkeypatch):
     worker = sampling.SampleWorker
 
     def make(run, sentences, **more):

@@ -33,9 +33,7 @@ def config(project: Project, spanish: Project, share: str = ":0.25", **settings)
     return config_of(project, keep_languages=f"{spanish.folder}{share}", batch_size=1, **settings)
 
 
-def test_clips_are_read_in_their_language_and_the_reference_is_of_the_dataset(
-    project: Project, spanish: Project
-) -> None:
+def test_clips_are_read_in_their_language_and_the_reference_is_of_the_dataset(project, spanish):
     base = find_base("tiny")
     settled = settle(config(project, spanish), project, base)
     data = load_data(settled, project, base, make_accelerator("cpu"), kept=kept_languages(settled, base))
@@ -52,8 +50,8 @@ def test_clips_are_read_in_their_language_and_the_reference_is_of_the_dataset(
 
 
 def test_a_run_takes_its_share_each_epoch_and_resumes_as_if_it_had_not_been_cut(
-    project: Project, spanish: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    project, spanish, tmp_path, monkeypatch
+):
     settings = config(project, spanish, checkpoint_every=1, num_epochs=1)
     folder = cut_run(settings, project, "in mid-epoch", monkeypatch)
     resumed = fine_tune(replace(settings, resume=folder))
@@ -66,7 +64,7 @@ def test_a_run_takes_its_share_each_epoch_and_resumes_as_if_it_had_not_been_cut(
         fine_tune(replace(settings, keep_languages=f"{spanish.folder}:0.5", resume=folder, num_epochs=2))
 
 
-def test_what_cannot_be_kept_is_refused_before_anything_begins(project: Project, spanish: Project) -> None:
+def test_what_cannot_be_kept_is_refused_before_anything_begins(project, spanish):
     base = find_base("tiny")
     with pytest.raises(UserError, match=r"takes 0\.6 of an epoch"):
         fine_tune(config(project, spanish, ":0.6"))
@@ -84,7 +82,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_begins(project: Project,
             kept_languages(config_of(project, keep_languages=f"{two}, {known.folder}"), base)
 
 
-def test_the_warning_names_those_that_are_not_kept(project: Project, spanish: Project, monkeypatch) -> None:
+def test_the_warning_names_those_that_are_not_kept(project, spanish, monkeypatch):
     base = find_base("tiny")
     monkeypatch.setitem(base.about, "speaks", True)
     alone = other_languages(config_of(project, language="en"), base, ())

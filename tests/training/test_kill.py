@@ -125,9 +125,7 @@ def undisturbed(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
-def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
-    processes: ForkServerContext, project: Project, undisturbed: Callable[[int], Path], kills: int
-) -> None:
+def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(processes, project, undisturbed, kills):
     chance, epochs = random.Random(kills), EPOCHS if kills > 2 else FEW_EPOCHS
     folder = project.runs / "killed"
     checkpoints, inside, unfinished, survived = Checkpoints(folder), 0, 0, 0
@@ -156,9 +154,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
     assert_same_end(folder, undisturbed(epochs))
 
 
-def test_a_second_training_is_refused_and_a_second_signal_ends_a_save_at_once_and_spoils_nothing(
-    processes: ForkServerContext, project: Project
-) -> None:
+def test_a_second_training_is_refused_and_a_second_signal_ends_a_save_at_once_and_spoils_nothing(processes, project):
     process = begin(processes, project, epochs=FEW_EPOCHS, sync_s=3 * SAVE_S)
     folder = project.runs / "killed"
     checkpoints = Checkpoints(folder)

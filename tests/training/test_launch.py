@@ -14,7 +14,6 @@ from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware.processor import usable_cpus
-from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.log import read_events
 from utils.training import distributed as launch_module
@@ -24,14 +23,14 @@ from utils.training.train import fine_tune
 LIMIT_S = 240
 
 
-def test_a_cpu_has_one_process_unless_more_are_requested() -> None:
+def test_a_cpu_has_one_process_unless_more_are_requested():
     config = TrainConfig(project="a", device="cpu")
     assert num_processes(config) == 1 and num_processes(replace(config, processes=0)) == 1
     if usable_cpus() > 1:
         assert num_processes(replace(config, processes=2)) == 2
 
 
-def test_each_gpu_has_one_process_when_as_many_as_there_are_were_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_gpu_has_one_process_when_as_many_as_there_are_were_requested(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(
         launch_module, "find_gpus", lambda: ([make_gpu(8, (8, 6), uuid=f"GPU-{n}") for n in range(4)], "")
@@ -45,12 +44,12 @@ def test_each_gpu_has_one_process_when_as_many_as_there_are_were_requested(monke
     assert num_processes(replace(config, processes=0)) == 2, "hidden GPUs do not count"
 
 
-def test_a_process_that_a_launcher_started_starts_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_a_launcher_started_starts_no_others(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     assert num_processes(TrainConfig(project="a", device="cpu", processes=64)) == 1
 
 
-def test_more_processes_than_cores_and_fewer_than_none_are_refused() -> None:
+def test_more_processes_than_cores_and_fewer_than_none_are_refused():
     with pytest.raises(UserError, match="CPU cores"):
         num_processes(TrainConfig(project="a", device="cpu", processes=4_096))
     with pytest.raises(UserError, match="processes is -1; use 0 or more"):
@@ -58,7 +57,7 @@ def test_more_processes_than_cores_and_fewer_than_none_are_refused() -> None:
 
 
 @pytest.mark.skipif(usable_cpus() < 2, reason="needs two cores")
-def test_a_call_that_trains_in_its_own_process_does_not_pretend_to_have_more(project: Project) -> None:
+def test_a_call_that_trains_in_its_own_process_does_not_pretend_to_have_more(project):
     with pytest.raises(UserError, match="processes is 2, and this call trains in one process"):
         fine_tune(config_of(project, device="cpu", processes=2))
     assert not project.runs.exists()
@@ -77,7 +76,7 @@ def wait_until(job: jobs.Job, steps: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(usable_cpus() < 2 or os.name != "posix", reason="needs two cores, and ends processes by signal")
-def test_a_job_of_two_processes_stops_saves_and_goes_on_also_after_one_was_killed(project: Project) -> None:
+def test_a_job_of_two_processes_stops_saves_and_goes_on_also_after_one_was_killed(project):
     settings = {"device": "cpu", "processes": 2, "batch_size": 1, "num_epochs": 5_000, "sample_text": ""}
     job = jobs.start("train", config_of(project, **settings))
     wait_until(job, 2)

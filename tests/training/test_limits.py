@@ -16,14 +16,13 @@ from tests.training.test_run import config_of
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
 from utils.errors import UserError
-from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import COMPLETE_FILE
 from utils.training.data.codes import CodeCache
 from utils.training.train import fine_tune
 
 
-def test_a_thousand_clips_need_no_thousand_file_handles(tmp_path: Path) -> None:
+def test_a_thousand_clips_need_no_thousand_file_handles(tmp_path):
     paths = [tmp_path / f"{number}.wav" for number in range(80)]
     for path in paths:
         write_wav(path, torch.rand(1, 11_025) - 0.5, 22_050)
@@ -37,7 +36,7 @@ def test_a_thousand_clips_need_no_thousand_file_handles(tmp_path: Path) -> None:
     assert {len(clip) for clip in codes.values()} == {11}
 
 
-def test_two_writers_of_one_cache_do_not_mix_their_codes(tmp_path: Path) -> None:
+def test_two_writers_of_one_cache_do_not_mix_their_codes(tmp_path):
     first, second = CodeCache(tmp_path), CodeCache(tmp_path)
     first.add({"a": torch.full((5,), 11, dtype=torch.int16)})
     second.add({"b": torch.full((7,), 22, dtype=torch.int16)})
@@ -47,7 +46,7 @@ def test_two_writers_of_one_cache_do_not_mix_their_codes(tmp_path: Path) -> None
     assert found == {"a": [11] * 5, "b": [22] * 7, "c": [33] * 3}
 
 
-def test_weights_that_do_not_fit_leave_no_run_folder(project: Project, tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_leave_no_run_folder(project, tmp_path):
     base = Path(shutil.copytree(find_base("tiny").folder, tmp_path / "base"))
     vocabulary = json.loads((base / "vocab.json").read_text(encoding="utf-8"))
     vocabulary["model"]["vocab"]["zzz"] = 500
@@ -57,7 +56,7 @@ def test_weights_that_do_not_fit_leave_no_run_folder(project: Project, tmp_path:
     assert not project.runs.exists()
 
 
-def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path: Path) -> None:
+def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path):
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.AdamW(model.parameters())
     checkpoints = Checkpoints(tmp_path)
@@ -69,7 +68,7 @@ def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs fork")
-def test_what_a_kill_while_pruning_leaves_is_removed_by_the_next_save(tmp_path: Path) -> None:
+def test_what_a_kill_while_pruning_leaves_is_removed_by_the_next_save(tmp_path):
     """A real kill -9 after the first file of the former checkpoint is gone."""
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.AdamW(model.parameters())

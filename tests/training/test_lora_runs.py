@@ -67,7 +67,7 @@ def last(result: TrainResult) -> Path:
     return found
 
 
-def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgian: Project, grown: Base) -> None:
+def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgian, grown):
     rows = list(grown.added_rows() or ())
     old = [row for row in range(grown.gpt_shape().text_rows) if row not in set(rows)]
     whole = run(georgian, num_epochs=2, base=str(grown.folder), **GEORGIAN)
@@ -101,7 +101,7 @@ def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgia
     assert ready.added_rows() == grown.added_rows(), "who trains on may want them to learn further"
 
 
-def test_the_merged_model_computes_what_the_model_in_training_did(georgian: Project, grown: Base) -> None:
+def test_the_merged_model_computes_what_the_model_in_training_did(georgian, grown):
     result = run(georgian, num_epochs=1, base=str(grown.folder), **GEORGIAN)
     trained = load_gpt(grown, ForwardOptions(sdpa=True, dropout=0.0))
     TrainingOptimizer(lora_rank=2, device="cpu").optimize_model(trained)
@@ -116,9 +116,7 @@ def test_the_merged_model_computes_what_the_model_in_training_did(georgian: Proj
     assert (ours - plain).abs().max() > 0.1
 
 
-def test_rows_that_nobody_knows_are_reported(
-    georgian: Project, grown: Base, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_that_nobody_knows_are_reported(georgian, grown, tmp_path, caplog):
     """Of bases of earlier versions the rows follow from the published base; of others they cannot be known."""
     about = {key: value for key, value in grown.about.items() if key != ADDED_ROWS}
     former = Base(tmp_path / "former")
@@ -139,7 +137,7 @@ def test_rows_that_nobody_knows_are_reported(
     )
 
 
-def test_the_seed_chooses_where_lora_begins(project: Project) -> None:
+def test_the_seed_chooses_where_lora_begins(project):
     def begin(seed: int) -> dict[str, torch.Tensor]:
         # The steps are so small that the first values are still there.
         result = run(project, learning_rate=1e-12, seed=seed)
@@ -150,7 +148,7 @@ def test_the_seed_chooses_where_lora_begins(project: Project) -> None:
     assert not any(torch.allclose(first[name], other[name]) for name in first)
 
 
-def test_moments_come_back_exactly_and_those_in_another_form_start_from_zero(tmp_path: Path) -> None:
+def test_moments_come_back_exactly_and_those_in_another_form_start_from_zero(tmp_path):
     gpt = add_lora(load_gpt(find_base("tiny")), 2)
     optimizer = moved(gpt, steps=2)
     folder = save_last(Checkpoints(tmp_path), 2, gpt, optimizer, {})
@@ -172,7 +170,7 @@ def test_moments_come_back_exactly_and_those_in_another_form_start_from_zero(tmp
     assert "start from zero" in note and not again.state
 
 
-def test_frozen_weights_in_half_precision_compute_as_autocast_does_and_are_saved_whole() -> None:
+def test_frozen_weights_in_half_precision_compute_as_autocast_does_and_are_saved_whole():
     gpt, base = (add_lora(load_gpt(find_base("tiny")), 2) for _ in range(2))
     halve_frozen(gpt, torch.bfloat16)
     layer = gpt.gpt.h[0].mlp.c_fc

@@ -8,7 +8,6 @@ from pathlib import Path
 from tests.run_logs import events_of
 from utils import jobs
 from utils.jobs.run_queue import read_queue
-from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
 
 NUM_STEPS = 18
@@ -36,7 +35,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_training_whose_parent_is_killed_goes_on_and_another_sees_every_event(project: Project) -> None:
+def test_a_training_whose_parent_is_killed_goes_on_and_another_sees_every_event(project):
     command = [sys.executable, "-c", PARENT, str(project.output), project.name]
     parent = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert parent.returncode == -signal.SIGKILL, parent.stderr

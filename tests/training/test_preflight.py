@@ -54,7 +54,7 @@ def rows_of(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, measure=even, 
     return [row for row, _ in preflight(config, audio_s=3600.0, **options)]
 
 
-def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project: Project, monkeypatch) -> None:
+def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project, monkeypatch):
     def measure_steps(config: TrainConfig, **count) -> Measurement:
         if config.lora_rank:
             return Measurement(fault="out of memory")
@@ -84,7 +84,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("fixed", "names"), NAMES, ids=lambda value: str(value)[:40])
-def test_rows_are_named_by_the_switches_that_are_on(project: Project, monkeypatch, fixed: dict, names: list) -> None:
+def test_rows_are_named_by_the_switches_that_are_on(project, monkeypatch, fixed, names):
     monkeypatch.setattr("utils.training.preflight.compiler_problem", lambda device: None)
     rows = rows_of(monkeypatch, settled(project, **fixed), fixed=fixed)
     found = {row.name: row.config for row in rows}
@@ -96,7 +96,7 @@ def test_rows_are_named_by_the_switches_that_are_on(project: Project, monkeypatc
         assert ("full checkpointing" in name) == (config.gradient_checkpointing == "full")
 
 
-def test_batches_grow_while_they_bring_more_and_fit(project: Project, monkeypatch) -> None:
+def test_batches_grow_while_they_bring_more_and_fit(project, monkeypatch):
     tried: list[tuple[int, int]] = []
 
     def measure_steps(config: TrainConfig, **count) -> Measurement:
@@ -112,7 +112,7 @@ def test_batches_grow_while_they_bring_more_and_fit(project: Project, monkeypatc
     assert found[-2][0].name == "SDPA, mixed precision, batch 8"
 
 
-def test_a_measurement_is_of_real_steps_in_a_process_of_its_own_and_reports_what_ran(project: Project) -> None:
+def test_a_measurement_is_of_real_steps_in_a_process_of_its_own_and_reports_what_ran(project):
     asked = {"sdpa": True, "freeze_conditioning": True}
     seen = measure_apart(settled(project, **asked), warmup=1, steps=2)
     assert not seen.fault
@@ -121,7 +121,7 @@ def test_a_measurement_is_of_real_steps_in_a_process_of_its_own_and_reports_what
     assert len(seen.codes) == 4 and seen.peak_bytes > 100e6
 
 
-def test_processes_that_read_end_with_the_measurement(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_read_end_with_the_measurement(project, monkeypatch):
     """Left to the garbage collector, torch waits five seconds for each of them."""
     closed = []
     monkeypatch.setattr(Loaders, "close", lambda self: closed.append(self))
@@ -129,7 +129,7 @@ def test_processes_that_read_end_with_the_measurement(project: Project, monkeypa
     assert len(closed) == 1
 
 
-def test_what_cannot_be_measured_says_why(project: Project, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_what_cannot_be_measured_says_why(project, monkeypatch, capsys):
     settings = project.output / "settings.yaml"
     replace(settled(project), base="/nowhere").save(settings)
     monkeypatch.setattr(sys, "argv", ["preflight", str(settings), "1", "1"])
@@ -137,12 +137,12 @@ def test_what_cannot_be_measured_says_why(project: Project, monkeypatch: pytest.
     assert "/nowhere" in json.loads(capsys.readouterr().out)["fault"]
 
 
-def test_preflight_and_auto_exclude_each_other() -> None:
+def test_preflight_and_auto_exclude_each_other():
     with pytest.raises(UserError, match="give one of them"):
         TrainCommand(project="a", preflight=True, auto=True).validate(where="test")
 
 
-def test_auto_trains_with_what_was_fastest(project: Project, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_auto_trains_with_what_was_fastest(project, monkeypatch, capsys):
     def measure_steps(config: TrainConfig, **count) -> Measurement:
         wanted = config.gradient_checkpointing == "selective" and config.batch_size <= 4
         return reported(20.0 + config.batch_size if wanted else 10.0)
@@ -165,9 +165,7 @@ DEFAULTS = {
 }
 
 
-def test_flags_that_are_given_stay_also_where_they_are_the_default(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_flags_that_are_given_stay_also_where_they_are_the_default(project, monkeypatch, capsys):
     seen: list[TrainConfig] = []
 
     def measure_steps(config: TrainConfig, **count) -> Measurement:
@@ -194,9 +192,7 @@ def flags_of(project: Project) -> list[str]:
     return ["--base", "tiny", "--project", project.name, "--output", str(project.output), "--device", "cpu"]
 
 
-def test_each_row_is_printed_when_it_is_measured_with_the_time_left(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_each_row_is_printed_when_it_is_measured_with_the_time_left(project, monkeypatch, capsys):
     lines: list[str] = []
     printed_before: list[int] = []
 
@@ -228,8 +224,8 @@ def interrupt() -> None:
     ],
 )
 def test_an_interruption_leaves_what_was_measured_and_a_recommendation_from_it(
-    project: Project, mode: str, ask, status: int, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+    project, mode, ask, status, monkeypatch, capsys
+):
     measured: list[TrainConfig] = []
 
     def measure_steps(config: TrainConfig, **count) -> Measurement:
@@ -253,7 +249,7 @@ def test_an_interruption_leaves_what_was_measured_and_a_recommendation_from_it(
 
 
 @pytest.mark.parametrize(("overflows", "steps"), [(0, 2), (1, 2), (5, 6), (99, 2 + MAX_OVERFLOWS)])
-def test_warming_up_waits_for_a_step_that_fp16_does_not_skip(overflows: int, steps: int) -> None:
+def test_warming_up_waits_for_a_step_that_fp16_does_not_skip(overflows, steps):
     """The proof of 8-bit moments is read from an optimizer that has run."""
     taken = []
 

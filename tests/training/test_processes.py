@@ -156,9 +156,7 @@ def assert_same_weights(run: Path, other: Path) -> None:
         torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
 
 
-def test_out_of_memory_in_one_process_ends_both_and_the_newest_checkpoint_resumes(
-    processes: ForkServerContext, project: Project
-) -> None:
+def test_out_of_memory_in_one_process_ends_both_and_the_newest_checkpoint_resumes(processes, project):
     assert begin(processes, project, "--checkpoint-every", "1", fault="memory") == [2, 2], logs(project)
     assert "out of memory in process 1 of 2 at step 3" in logs(project)
     assert_saved(project.runs / "shared", step=2, end="failed")
@@ -167,13 +165,13 @@ def test_out_of_memory_in_one_process_ends_both_and_the_newest_checkpoint_resume
     assert fine_tune(tiny_run(project, resume=Path("last"))).num_steps == 3 * STEPS_PER_EPOCH
 
 
-def test_processes_that_differ_are_refused_before_they_train(processes: ForkServerContext, project: Project) -> None:
+def test_processes_that_differ_are_refused_before_they_train(processes, project):
     assert begin(processes, project, fault="other clips") == [2, 2], logs(project)
     assert "process 1 of 2 has other clips than process 0" in logs(project)
     assert not list(project.runs.glob("*"))
 
 
-def test_another_checkout_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_checkout_is_a_difference(monkeypatch):
     seen: list[dict[str, str]] = []
     monkeypatch.setattr(distributed, "gather_object", lambda facts: seen.extend(facts) or seen)
     for _ in range(2):
@@ -183,7 +181,7 @@ def test_another_checkout_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> No
         distributed.require_alike({"clips": "the same"})
 
 
-def test_two_processes_train_like_one_that_accumulates(processes: ForkServerContext, project: Project) -> None:
+def test_two_processes_train_like_one_that_accumulates(processes, project):
     """Also where one process does a part of the run.
 
     Three micro-batches an epoch, two a step: in each epoch's last step the second process has nothing of its own.
@@ -216,9 +214,7 @@ def test_two_processes_train_like_one_that_accumulates(processes: ForkServerCont
 
 
 @pytest.mark.slow
-def test_what_befalls_one_process_ends_both_saves_and_is_gone_on_from_exactly(
-    processes: ForkServerContext, project: Project, tmp_path_factory
-) -> None:
+def test_what_befalls_one_process_ends_both_saves_and_is_gone_on_from_exactly(processes, project, tmp_path_factory):
     """A clip lost in training, one lost while evaluating, and a signal, each in the second process only."""
     dropout = ("--dropout", "0.1")
     undisturbed = make_project(tmp_path_factory.mktemp("whole"))

@@ -37,8 +37,8 @@ def said(project: Project) -> str:
 @pytest.mark.skipif(usable_cpus() < 2 or os.name != "posix", reason="needs two cores, and ends processes by signal")
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.timeout(3_600))])
 def test_a_run_whose_processes_are_killed_starts_again_and_ends_like_an_undisturbed_one(
-    project: Project, tmp_path_factory: pytest.TempPathFactory, kills: int
-) -> None:
+    project, tmp_path_factory, kills
+):
     """Clips have lengths of their own, so the seconds of a step tell which clips it had."""
     chance, epochs = random.Random(kills), 3 + kills
     flags = (
@@ -88,7 +88,7 @@ def test_a_run_whose_processes_are_killed_starts_again_and_ends_like_an_undistur
 
 @pytest.mark.slow
 @pytest.mark.skipif(usable_cpus() < 2 or os.name != "posix", reason="needs two cores, and ends processes by signal")
-def test_a_process_killed_before_the_first_checkpoint_begins_anew(project: Project) -> None:
+def test_a_process_killed_before_the_first_checkpoint_begins_anew(project):
     flags = ("--base", "tiny", "--batch-size", "1", "--run-id", "shared", "--num-epochs", "1", "--num-workers", "0")
     command, folder = train(project, *flags, "--sample-text", "", "--max-restarts", "1"), project.runs / "shared"
     deadline = time.monotonic() + WAIT_S

@@ -12,7 +12,6 @@ from tests.run_logs import events_of
 from tests.training.test_run import config_of
 from utils.errors import UserError
 from utils.model.gpt import XttsGpt
-from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import Event
 from utils.training.recovery import Recovery
@@ -48,7 +47,7 @@ def assert_same_result(mine: TrainResult, theirs: TrainResult) -> None:
     assert max(float((ours[name] - reference[name]).abs().mean()) for name in ours) < 1e-5
 
 
-def test_a_smaller_micro_batch_gives_the_same_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_smaller_micro_batch_gives_the_same_run(project, monkeypatch):
     settings = config_of(project, batch_size=NUM_CLIPS, dropout=0.0, learning_rate=1e-4)
     whole = fine_tune(settings)
     limit_clips(monkeypatch, 2)
@@ -59,7 +58,7 @@ def test_a_smaller_micro_batch_gives_the_same_run(project: Project, monkeypatch:
     assert "at step 1" in train[0]["message"] and "--gradient-checkpointing" in train[0]["message"]
 
 
-def test_on_a_gpu_a_run_begins_with_its_largest_batch_and_is_otherwise_the_same(project: Project, monkeypatch) -> None:
+def test_on_a_gpu_a_run_begins_with_its_largest_batch_and_is_otherwise_the_same(project, monkeypatch):
     forward, sizes = XttsGpt.forward, list[int]()
 
     def watched(self, batch, cond_mels):
@@ -86,7 +85,7 @@ def test_on_a_gpu_a_run_begins_with_its_largest_batch_and_is_otherwise_the_same(
     assert kinds.index("warning") < kinds.index("step")
 
 
-def test_an_evaluation_that_does_not_fit_is_made_in_smaller_parts(project: Project, monkeypatch) -> None:
+def test_an_evaluation_that_does_not_fit_is_made_in_smaller_parts(project, monkeypatch):
     settings = config_of(project, batch_size=1, eval_batch_size=2, num_epochs=1)
     whole = fine_tune(settings)
     limit_clips(monkeypatch, 1)
@@ -95,9 +94,7 @@ def test_an_evaluation_that_does_not_fit_is_made_in_smaller_parts(project: Proje
     assert [event["eval_batch"] for event in warnings_of(shrunk.folder)] == [1]
 
 
-def test_with_a_single_clip_checkpointing_is_turned_on_and_then_the_longest_clip_is_named(
-    project: Project, monkeypatch
-) -> None:
+def test_with_a_single_clip_checkpointing_is_turned_on_and_then_the_longest_clip_is_named(project, monkeypatch):
     settings = config_of(project, batch_size=2, eval_batch_size=1, num_epochs=1, dropout=0.0)
     whole = fine_tune(settings)
     with monkeypatch.context() as patch:
@@ -110,7 +107,7 @@ def test_with_a_single_clip_checkpointing_is_turned_on_and_then_the_longest_clip
         fine_tune(settings)
 
 
-def test_checkpointing_that_is_turned_on_later_is_proven_anew(project: Project, monkeypatch) -> None:
+def test_checkpointing_that_is_turned_on_later_is_proven_anew(project, monkeypatch):
     forward, passes = XttsGpt.forward, iter(range(2))
 
     def limited(self, batch, cond_mels):
@@ -125,7 +122,7 @@ def test_checkpointing_that_is_turned_on_later_is_proven_anew(project: Project, 
     assert states == [(1, "off"), (3, "on")]
 
 
-def test_a_resumed_run_computes_in_the_same_pieces(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_computes_in_the_same_pieces(project, monkeypatch):
     settings = config_of(project, batch_size=NUM_CLIPS, dropout=0.1, schedule="constant")
     limit_clips(monkeypatch, 2)
     whole = fine_tune(settings)
@@ -135,7 +132,7 @@ def test_a_resumed_run_computes_in_the_same_pieces(project: Project, monkeypatch
     assert len([event for event in warnings_of(resumed.folder) if "micro_batch" in event]) == 2, "reported once"
 
 
-def test_other_errors_pass(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_pass(project, monkeypatch):
     def broken(self, batch, cond_mels):
         raise RuntimeError("a size does not match")
 
@@ -144,7 +141,7 @@ def test_other_errors_pass(project: Project, monkeypatch: pytest.MonkeyPatch) ->
         fine_tune(config_of(project))
 
 
-def test_an_optimizer_out_of_memory_is_not_tried_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optimizer_out_of_memory_is_not_tried_again(project, monkeypatch):
     def full(*args, **kwargs):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -175,7 +172,7 @@ print(fine_tune(TrainConfig(base="tiny", project=name, output=output, **settings
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on a process's memory")
-def test_a_real_allocation_limit_shrinks_the_micro_batch(tmp_path: Path) -> None:
+def test_a_real_allocation_limit_shrinks_the_micro_batch(tmp_path):
     from tests.sounds import make_project
 
     project = make_project(tmp_path, num_train=64)
@@ -188,7 +185,7 @@ def test_a_real_allocation_limit_shrinks_the_micro_batch(tmp_path: Path) -> None
     assert events_of(folder)[-1]["kind"] == "finished"
 
 
-def test_an_evaluation_begins_anew_when_memory_runs_out_half_way(project: Project, monkeypatch) -> None:
+def test_an_evaluation_begins_anew_when_memory_runs_out_half_way(project, monkeypatch):
     """Batches that were scored before the failure count once, and none is skipped."""
     settings = config_of(project, batch_size=1, eval_batch_size=1, num_epochs=1)
     whole = fine_tune(settings)

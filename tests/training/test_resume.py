@@ -90,9 +90,7 @@ LONG = [case for case in product(CUTS, BATCHES, (0, 2)) if case not in SHORT]
 @pytest.mark.parametrize(
     ("where", "batches", "workers"), [*SHORT, *(pytest.param(*case, marks=pytest.mark.slow) for case in LONG)]
 )
-def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
-    project: Project, undisturbed, monkeypatch, where: str, batches: str, workers: int
-) -> None:
+def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(project, undisturbed, monkeypatch, where, batches, workers):
     settings, whole = settings_of(project, batches, num_workers=workers), undisturbed[batches]
     assert settings.num_epochs
     per_epoch = whole.num_steps // settings.num_epochs
@@ -127,7 +125,7 @@ def names(folder: Path, prefix: str) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").glob(f"{prefix}*"))
 
 
-def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_case(copied) -> None:
+def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_case(copied):
     project, folder = copied
     with pytest.raises(UserError, match="has finished its 2 epochs") as error:
         fine_tune(tiny_run(project, resume=Path("last")))
@@ -147,7 +145,7 @@ def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_
     assert [steps_of(folder)[step]["lr"] for step in (7, 8, 9)] == [3e-3 * course(step) for step in (6, 7, 8)]
 
 
-def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_by_another_name(copied) -> None:
+def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_by_another_name(copied):
     project, folder = copied
     back = fine_tune(tiny_run(project, resume=folder / "checkpoints" / "step-00000004"))
     assert back.num_steps == 6
@@ -156,7 +154,7 @@ def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_by_another_nam
     assert same(*map(read_weights, ends))
 
 
-def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(copied) -> None:
+def test_best_goes_on_from_the_best_weights_and_says_that_moments_are_new(copied):
     project, folder = copied
     best = Checkpoints(folder).best()
     assert best is not None
@@ -175,7 +173,7 @@ def steps_of_last_part(folder: Path) -> list[int]:
     return [event["step"] for event in events[begin:] if event["kind"] == "step"]
 
 
-def test_other_settings_are_named_and_refused_or_taken_when_allowed(copied) -> None:
+def test_other_settings_are_named_and_refused_or_taken_when_allowed(copied):
     project, folder = copied
     other = tiny_run(project, resume=folder, num_epochs=4, learning_rate=1e-4, batch_size=1)
     with pytest.raises(
@@ -194,7 +192,7 @@ def test_other_settings_are_named_and_refused_or_taken_when_allowed(copied) -> N
 
 
 @pytest.mark.parametrize("other", [{"base": "elsewhere"}, {"lora_rank": 4}], ids=str)
-def test_a_run_cannot_change_what_it_trains(copied, other: dict) -> None:
+def test_a_run_cannot_change_what_it_trains(copied, other):
     project, folder = copied
     before = (folder / "config.yaml").read_bytes()
     with pytest.raises(UserError, match=f"cannot change its {next(iter(other))}"):
@@ -202,7 +200,7 @@ def test_a_run_cannot_change_what_it_trains(copied, other: dict) -> None:
     assert (folder / "config.yaml").read_bytes() == before
 
 
-def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start(copied, monkeypatch) -> None:
+def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start(copied, monkeypatch):
     project, folder = copied
     checkpoints = Checkpoints(folder)
     best, linked, link = checkpoints.best(), [], Checkpoints.link_best
@@ -213,7 +211,7 @@ def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start
     assert linked[0] == "step-00000006"
 
 
-def test_an_epoch_whose_batches_are_others_now_begins_anew(copied) -> None:
+def test_an_epoch_whose_batches_are_others_now_begins_anew(copied):
     """Rows want clips of like length together, a packed row a mixture: the batches done are of the other kind."""
     project, folder = copied
     middle = folder / "checkpoints" / "step-00000004"
@@ -221,7 +219,7 @@ def test_an_epoch_whose_batches_are_others_now_begins_anew(copied) -> None:
     assert done.num_steps == 4 + 3 and any("epoch 2 begins again" in message for message in warnings_of(folder))
 
 
-def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(copied) -> None:
+def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(copied):
     project, folder = copied
     settings = tiny_run(project, resume=folder / "checkpoints" / "step-00000004")
     lines = project.train_csv.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -232,7 +230,7 @@ def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(copied) -> 
     assert done.num_steps == 4 + 2 and any("epoch 2 begins again" in message for message in warnings_of(folder))
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(copied) -> None:
+def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(copied):
     project, folder = copied
     spoil = {6: b"", 5: None, 4: b"not safetensors at all"}
     for step, content in spoil.items():
@@ -260,8 +258,8 @@ class Payload:
     ("content", "message"), [("payload", "the weights cannot be read"), ("foreign", "are of another model")]
 )
 def test_a_foreign_file_with_marks_that_fit_is_refused_and_runs_no_code(
-    copied, tmp_path: Path, monkeypatch, content: str, message: str
-) -> None:
+    copied, tmp_path, monkeypatch, content, message
+):
     project, folder = copied
     checkpoint = folder / "checkpoints" / "step-00000006"
     if content == "payload":
@@ -277,7 +275,7 @@ def test_a_foreign_file_with_marks_that_fit_is_refused_and_runs_no_code(
     assert events_of(folder)[-1]["kind"] == "failed"
 
 
-def test_when_no_checkpoint_is_whole_the_faults_are_told(copied) -> None:
+def test_when_no_checkpoint_is_whole_the_faults_are_told(copied):
     project, folder = copied
     for file in folder.glob("checkpoints/step-*/model.safetensors"):
         file.write_bytes(file.read_bytes()[:-1])

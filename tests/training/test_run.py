@@ -36,7 +36,7 @@ def finished(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> tup
         return project, fine_tune(config_of(project, grad_accumulation=2))
 
 
-def test_a_run_leaves_exactly_these_files(finished: tuple[Project, TrainResult]) -> None:
+def test_a_run_leaves_exactly_these_files(finished):
     _, result = finished
     files = {str(path.relative_to(result.folder)) for path in result.folder.rglob("*") if path.is_file()}
     last, best = "checkpoints/step-00000004", f"checkpoints/{result.checkpoint.parent.name}"
@@ -61,7 +61,7 @@ def test_a_run_leaves_exactly_these_files(finished: tuple[Project, TrainResult])
     assert state["best_loss"] == result.best_loss and {one.name for one in fields(RunState)} <= set(state)
 
 
-def test_the_log_tells_every_step_and_evaluation(finished: tuple[Project, TrainResult]) -> None:
+def test_the_log_tells_every_step_and_evaluation(finished):
     events = events_of(finished[1].folder)
     assert (events[0]["kind"], events[-1]["kind"]) == ("started", "finished")
     steps = [event for event in events if event["kind"] == "step"]
@@ -94,8 +94,8 @@ def test_the_log_tells_every_step_and_evaluation(finished: tuple[Project, TrainR
 
 
 def test_the_same_seed_gives_the_same_weights_and_a_new_run_touches_no_older_one(
-    finished: tuple[Project, TrainResult],
-) -> None:
+    finished,
+):
     project, first = finished
     before = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
     second = fine_tune(config_of(project, grad_accumulation=2))
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_weights_and_a_new_run_touches_no_older_one
     assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
 
 
-def test_every_clip_that_is_not_trained_on_is_listed(project: Project) -> None:
+def test_every_clip_that_is_not_trained_on_is_listed(project):
     text = project.train_csv.read_text(encoding="utf-8")
     text = text.replace("Still waters", "ሰላም waters").replace("Rome was", f"Rome {chr(57) * 400} was")
     project.train_csv.write_text(text, encoding="utf-8")
@@ -132,19 +132,19 @@ def test_every_clip_that_is_not_trained_on_is_listed(project: Project) -> None:
         ({"resume": Path("nowhere")}, "no run to resume"),
     ],
 )
-def test_faults_are_told_before_a_run_folder_exists(project: Project, settings: dict, message: str) -> None:
+def test_faults_are_told_before_a_run_folder_exists(project, settings, message):
     with pytest.raises(UserError, match=message):
         fine_tune(config_of(project, **settings))
     assert not project.runs.exists()
 
 
-def test_all_faulty_settings_are_told_together(project: Project) -> None:
+def test_all_faulty_settings_are_told_together(project):
     with pytest.raises(UserError) as error:
         fine_tune(config_of(project, batch_size=0, grad_clip_norm=0.0, weight_decay=2.0))
     assert all(name in str(error.value) for name in ("batch_size", "grad_clip_norm", "weight_decay"))
 
 
-def test_the_best_is_the_best_however_slow_the_disk(project: Project, monkeypatch) -> None:
+def test_the_best_is_the_best_however_slow_the_disk(project, monkeypatch):
     sync = state_module.sync
 
     def slow(path: Path) -> None:
@@ -159,13 +159,13 @@ def test_the_best_is_the_best_however_slow_the_disk(project: Project, monkeypatc
     assert [path.name for path in (result.folder / "checkpoints").glob("best-*")] == [f"best-{losses[min(losses)]:08d}"]
 
 
-def test_a_speaker_with_one_clip_is_conditioned_on_it_and_reported(tmp_path: Path) -> None:
+def test_a_speaker_with_one_clip_is_conditioned_on_it_and_reported(tmp_path):
     result = fine_tune(config_of(make_project(tmp_path, num_train=1, num_eval=1), conditioning="other"))
     warnings = warnings_of(result.folder)
     assert any("1 speaker(s) have one clip only" in message for message in warnings)
 
 
-def test_word_times_teach_reading_along_and_are_shown(project: Project) -> None:
+def test_word_times_teach_reading_along_and_are_shown(project):
     csv = project.train_csv
     clips = read_manifest(csv)
     times = [tuple(0.1 * number for number in range(len(clip.text.split()))) for clip in clips]
@@ -175,7 +175,7 @@ def test_word_times_teach_reading_along_and_are_shown(project: Project) -> None:
     assert missed[-1] < missed[0]
 
 
-def test_reading_along_without_word_times_is_refused(project: Project) -> None:
+def test_reading_along_without_word_times_is_refused(project):
     with pytest.raises(UserError, match="word times"):
         fine_tune(config_of(project, reading_weight=0.2))
     with pytest.raises(UserError, match="compile off"):

@@ -84,7 +84,7 @@ def idle(worker: SampleWorker) -> bool:
     return worker._speaking is None and worker._waiting is None
 
 
-def test_what_was_spoken_becomes_events_of_the_run(tmp_path: Path, make: Make) -> None:
+def test_what_was_spoken_becomes_events_of_the_run(tmp_path, make):
     worker = make(SPEAKS, sentences=("One.", "Two."))
     worker.request(4, tmp_path)
     eventually(lambda: idle(worker))
@@ -99,7 +99,7 @@ def test_what_was_spoken_becomes_events_of_the_run(tmp_path: Path, make: Make) -
     assert events_of(tmp_path, "warning") == []
 
 
-def test_the_base_speaks_once_before_the_first_checkpoint(tmp_path: Path, make: Make) -> None:
+def test_the_base_speaks_once_before_the_first_checkpoint(tmp_path, make):
     worker = make(SPEAKS)
     worker.request_base(tmp_path)
     eventually(lambda: idle(worker))
@@ -111,7 +111,7 @@ def test_the_base_speaks_once_before_the_first_checkpoint(tmp_path: Path, make: 
     assert [event["step"] for event in events_of(tmp_path, "sample")] == [0, 4]
 
 
-def test_training_waits_for_nothing_and_only_the_newest_request_is_kept(tmp_path: Path, make: Make) -> None:
+def test_training_waits_for_nothing_and_only_the_newest_request_is_kept(tmp_path, make):
     worker = make(WAITS)
     begun = time.perf_counter()
     for step in (1, 2, 3, 4):
@@ -129,9 +129,7 @@ def test_training_waits_for_nothing_and_only_the_newest_request_is_kept(tmp_path
 @pytest.mark.parametrize(
     ("body", "reason"), [(FAILS, "cannot read this"), (UNREAD, "cannot read this"), (DIES, "ended (status 3)")]
 )
-def test_failures_are_warnings_and_after_some_no_more_is_tried(
-    tmp_path: Path, make: Make, body: str, reason: str
-) -> None:
+def test_failures_are_warnings_and_after_some_no_more_is_tried(tmp_path, make, body, reason):
     worker = make(body)
     for step in range(1, MAX_FAILURES + 3):
         worker.request(step, tmp_path)
@@ -142,7 +140,7 @@ def test_failures_are_warnings_and_after_some_no_more_is_tried(
     assert warnings[-1].endswith("no more samples are spoken in this run")
 
 
-def test_a_program_that_cannot_be_started_is_a_warning(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started_is_a_warning(tmp_path):
     events = EventWriter(tmp_path / "events.jsonl")
     worker = SampleWorker(tmp_path, ["Hello."], language="en", events=events, command=[str(tmp_path / "nothing")])
     worker.request(1, tmp_path)
@@ -150,7 +148,7 @@ def test_a_program_that_cannot_be_started_is_a_warning(tmp_path: Path) -> None:
     assert "no sample of step 1" in events_of(tmp_path, "warning")[0]["message"]
 
 
-def test_a_checkpoint_that_was_replaced_meanwhile_is_no_failure(tmp_path: Path, make: Make) -> None:
+def test_a_checkpoint_that_was_replaced_meanwhile_is_no_failure(tmp_path, make):
     worker = make(FAILS)
     for step in range(MAX_FAILURES + 2):
         worker.request(step, tmp_path / "gone")
@@ -159,7 +157,7 @@ def test_a_checkpoint_that_was_replaced_meanwhile_is_no_failure(tmp_path: Path, 
     assert len(warnings) == MAX_FAILURES + 2 and all("was replaced" in text for text in warnings)
 
 
-def test_a_worker_that_does_not_listen_is_ended(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_does_not_listen_is_ended(tmp_path, make, monkeypatch):
     monkeypatch.setattr("utils.jobs.json_lines.END_TIMEOUT_S", 0.2)
     worker = make(DEAF)
     worker.request(1, tmp_path)
@@ -170,7 +168,7 @@ def test_a_worker_that_does_not_listen_is_ended(tmp_path: Path, make: Make, monk
     assert "training ended before it was spoken" in events_of(tmp_path, "warning")[0]["message"]
 
 
-def test_a_resumed_run_passes_on_no_old_samples(tmp_path: Path, make: Make) -> None:
+def test_a_resumed_run_passes_on_no_old_samples(tmp_path, make):
     first = make(SPEAKS)
     first.request(1, tmp_path)
     first.close(wait_s=15)
@@ -210,7 +208,7 @@ def seconds_of(path: Path) -> float:
 
 
 @pytest.mark.slow
-def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
+def test_a_run_speaks_with_each_checkpoints_own_weights(trained):
     events = EventWriter(trained / "events.jsonl")
     worker = SampleWorker(trained, ["Yes.", "No."], language="en", events=events)
     checkpoints = Checkpoints(trained)
@@ -243,7 +241,7 @@ def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
     assert ["was replaced" in event["message"] for event in events_of(trained, "warning")] == [True]
 
 
-def test_a_worker_that_listens_dies_with_a_trainer_that_is_killed(tmp_path: Path) -> None:
+def test_a_worker_that_listens_dies_with_a_trainer_that_is_killed(tmp_path):
     body = TRAINER.replace(
         'EventWriter(run / "events.jsonl"))',
         "EventWriter(run / \"events.jsonl\"), command=[sys.executable, '-S', '-c', sys.argv[2], str(run)])",

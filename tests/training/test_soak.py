@@ -12,7 +12,6 @@ import pytest
 
 from tests.run_logs import events_of
 from tests.training.test_run import config_of
-from utils.project.paths import Project
 from utils.training.train import Progresses, fine_tune
 
 log = logging.getLogger(__name__)
@@ -21,7 +20,7 @@ log = logging.getLogger(__name__)
 @pytest.mark.parametrize(
     ("steps", "settled"), [(72, 36), pytest.param(2_000, 200, marks=[pytest.mark.slow, pytest.mark.timeout(5_400)])]
 )
-def test_memory_and_open_files_do_not_grow(project: Project, steps: int, settled: int) -> None:
+def test_memory_and_open_files_do_not_grow(project, steps, settled):
     """Saves every 20 steps and evaluates every 6; the short form allows for what libraries take late."""
     process, seen = psutil.Process(), {}
 

@@ -1,7 +1,6 @@
 """How a run starts: with its device, and from an earlier run's weights, which it needs only to begin."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,12 +12,11 @@ from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.inference.export import export_model
 from utils.model.weights import read_weights
-from utils.project.paths import Project
 from utils.training.data.base import START_FILE, starting_base
 from utils.training.train import fine_tune
 
 
-def test_training_goes_on_from_an_earlier_runs_weights(project: Project) -> None:
+def test_training_goes_on_from_an_earlier_runs_weights(project):
     first = fine_tune(config_of(project, num_epochs=1))
     start = f"run/{first.folder.name}/best"
     begun = load_gpt(starting_base(config_of(project, base=start), project)).state_dict()
@@ -33,7 +31,7 @@ def test_training_goes_on_from_an_earlier_runs_weights(project: Project) -> None
     assert (ready / "model.pth").is_file()
 
 
-def test_additions_of_a_run_keep_the_weights_they_belong_to(project: Project) -> None:
+def test_additions_of_a_run_keep_the_weights_they_belong_to(project):
     first = fine_tune(config_of(project, num_epochs=1))
     second = fine_tune(config_of(project, base=f"run/{first.folder.name}/last", num_epochs=1, lora_rank=4))
     kept = second.folder / START_FILE
@@ -44,7 +42,7 @@ def test_additions_of_a_run_keep_the_weights_they_belong_to(project: Project) ->
     assert all(torch.equal(own[name], weights[name]) for name in weights)
 
 
-def test_a_run_that_is_not_there_is_named(project: Project, tmp_path: Path) -> None:
+def test_a_run_that_is_not_there_is_named(project, tmp_path):
     for base in ("run/gone/best", "run/../best"):
         with pytest.raises(UserError, match="run"):
             fine_tune(config_of(project, base=base))
@@ -54,9 +52,7 @@ class Reached(Exception):
     """Training reached the place where it uses the device."""
 
 
-def test_nothing_uses_the_device_before_it_is_claimed_and_it_is_free_after_any_end(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_uses_the_device_before_it_is_claimed_and_it_is_free_after_any_end(project, monkeypatch):
     def reached(*_: object) -> None:
         raise Reached
 

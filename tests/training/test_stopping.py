@@ -16,7 +16,6 @@ from utils.cli.train import main
 from utils.jobs import child as stopping
 from utils.jobs.child import StopRequest
 from utils.model.weights import read_weights
-from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.training import train
 from utils.training.checkpointing import RunState, Services
@@ -33,8 +32,8 @@ def undisturbed(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_undisturbed(
-    project: Project, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, capsys, number: int, status: int
-) -> None:
+    project, undisturbed, monkeypatch, capsys, number, status
+):
     """To every process of the group, loaders too, as schedulers, systemd and Ctrl-C send it."""
     log_step, signalled = train.log_step, list[psutil.Process]()
 
@@ -63,7 +62,7 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_un
     assert same(mine, theirs)
 
 
-def test_a_request_that_comes_twice_is_one_and_a_later_one_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_comes_twice_is_one_and_a_later_one_ends_at_once(monkeypatch):
     with StopRequest() as stop:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
@@ -76,8 +75,8 @@ def test_a_request_that_comes_twice_is_one_and_a_later_one_ends_at_once(monkeypa
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows closes consoles otherwise")
 def test_a_lost_terminal_is_a_request_to_stop_unless_the_run_was_begun_to_outlive_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     former = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may have been begun with nohup
     try:
         with StopRequest() as stop:

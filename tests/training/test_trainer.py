@@ -67,7 +67,7 @@ def batches_of(clips, size: int) -> list:
     return list(make_loader(dataset, places, join, num_workers=0))
 
 
-def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_would(clips) -> None:
+def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_would(clips):
     """Also what dropout draws: a resumed run watches a step that an undisturbed one does not."""
     options = {"dropout": 0.1, "sdpa": True, "checkpointing": "full"}
     watch = TrainingOptimizer(device="cpu", dropout=0.1)
@@ -82,7 +82,7 @@ def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_w
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_accumulated_micro_batches_equal_one_large_batch(clips, size: int) -> None:
+def test_accumulated_micro_batches_equal_one_large_batch(clips, size):
     """Weighted by valid targets: a mean of means would weigh short clips more (6 clips in 4s leave a batch of 2)."""
     whole, parts = make_trainer(), make_trainer()
     one = whole.step(batches_of(clips, 6))
@@ -109,7 +109,7 @@ class Waits(TorchFunctionMode):
         return function(*args, **kwargs or {})
 
 
-def test_a_step_waits_for_the_device_once(clips) -> None:
+def test_a_step_waits_for_the_device_once(clips):
     trainer, batches = make_trainer(sdpa=True), batches_of(clips, 3)
     with Waits() as waits:
         gathered = trainer.gather(batches)
@@ -119,7 +119,7 @@ def test_a_step_waits_for_the_device_once(clips) -> None:
 
 
 @pytest.mark.gpu
-def test_gradients_are_gathered_without_waiting_for_the_gpu(clips) -> None:
+def test_gradients_are_gathered_without_waiting_for_the_gpu(clips):
     trainer = make_trainer(sdpa=True, precision="bf16", device="cuda")
     batches = [batch.pin_memory() for batch in batches_of(clips, 3)]
     trainer.step(batches)  # Kernels are chosen and loaded in the first.
@@ -131,13 +131,13 @@ def test_gradients_are_gathered_without_waiting_for_the_gpu(clips) -> None:
     assert trainer.update(gathered).losses.total < 20
 
 
-def test_the_reported_norm_is_the_one_before_clipping(clips) -> None:
+def test_the_reported_norm_is_the_one_before_clipping(clips):
     batches = batches_of(clips, 4)
     free, clipped = make_trainer(), make_trainer(clip_norm=1e-3)
     assert clipped.step(batches).grad_norm == pytest.approx(free.step(batches).grad_norm, rel=1e-4)
 
 
-def test_evaluation_changes_nothing_and_repeats(clips) -> None:
+def test_evaluation_changes_nothing_and_repeats(clips):
     trainer = make_trainer()
     before = [parameter.clone() for parameter in trainer.gpt.parameters()]
     batches = batches_of(clips, 3)
@@ -145,7 +145,7 @@ def test_evaluation_changes_nothing_and_repeats(clips) -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, trainer.gpt.parameters(), strict=True))
 
 
-def test_training_learns_the_clips(clips) -> None:
+def test_training_learns_the_clips(clips):
     trainer = make_trainer(clip_norm=1.0)
     batches = batches_of(clips, 6)
     first = trainer.step(batches).losses.total

@@ -21,7 +21,7 @@ SHAPE = DecoderShape(
 )
 
 
-def test_sine_and_harmonics_have_the_pitch_that_was_told_and_the_noise_has_none() -> None:
+def test_sine_and_harmonics_have_the_pitch_that_was_told_and_the_noise_has_none():
     source = make_source(torch.tensor([[110.0] * 60, [330.0] * 60]), HOP)
     assert source.shape == (2, 3, 60 * HOP)
     for channel in (0, 1):
@@ -32,7 +32,7 @@ def test_sine_and_harmonics_have_the_pitch_that_was_told_and_the_noise_has_none(
     assert source.isfinite().all()
 
 
-def test_harmonics_reach_up_but_never_fold_over() -> None:
+def test_harmonics_reach_up_but_never_fold_over():
     hum = make_source(torch.full((1, 120), 200.0), HOP)[0, 1]
     power = torch.fft.rfft(hum * torch.hann_window(len(hum))).abs().square()
     hertz = torch.arange(len(power)) * OUTPUT_RATE / len(hum)
@@ -41,19 +41,19 @@ def test_harmonics_reach_up_but_never_fold_over() -> None:
     assert power[(hertz > 9_000) & (hertz < 10_050)].sum() > 0.05 * power.sum() > 1e3 * power[hertz > 10_100].sum()
 
 
-def test_what_is_not_voiced_is_silent_and_phase_runs_on() -> None:
+def test_what_is_not_voiced_is_silent_and_phase_runs_on():
     pitch = torch.tensor([[0.0] * 10 + [200.0] * 20 + [0.0] * 10 + [200.0] * 20])
     source = make_source(pitch, HOP)[0, 0]
     assert not source[: 9 * HOP].any() and not source[31 * HOP : 39 * HOP].any()
     assert source.diff().abs().max() < 2 * torch.pi * 200 / OUTPUT_RATE * 1.1, "no jump"
 
 
-def test_the_pitch_head_is_read_within_bounds() -> None:
+def test_the_pitch_head_is_read_within_bounds():
     predicted = torch.tensor([[[0.0, 1.0, 9.0, -9.0], [1.0, 1.0, 1.0, -1.0]]])
     assert pitch_of(predicted).tolist() == [[150.0, 300.0, 500.0, 0.0]]
 
 
-def test_a_trunk_outlines_each_frame_and_the_generator_listens_to_it() -> None:
+def test_a_trunk_outlines_each_frame_and_the_generator_listens_to_it():
     torch.manual_seed(1)
     generator = build_decoder(replace(SHAPE, trunk_blocks=2)).eval().waveform_decoder
     frames, voice = torch.randn(2, 8, 12), torch.randn(2, 4, 1)
@@ -69,7 +69,7 @@ def test_a_trunk_outlines_each_frame_and_the_generator_listens_to_it() -> None:
     assert not torch.equal(sound, other) and not torch.equal(sound, deaf)
 
 
-def test_a_decoder_without_a_trunk_speaks_with_the_pitch_that_it_reads() -> None:
+def test_a_decoder_without_a_trunk_speaks_with_the_pitch_that_it_reads():
     torch.manual_seed(1)
     decoder = build_decoder(SHAPE).eval()
     generator, frames, voice = decoder.waveform_decoder, torch.randn(2, 8, 12), torch.randn(2, 4, 1)
@@ -95,7 +95,7 @@ def hum(hertz: float) -> torch.Tensor:
     return (0.05 * sum((number * phase).cos() for number in range(1, int(10_000 / hertz))))[None, None]
 
 
-def test_a_sound_that_is_as_told_stays_as_it_is() -> None:
+def test_a_sound_that_is_as_told_stays_as_it_is():
     sound = hum(150.0)
     inner = slice(4 * HOP, -4 * HOP)
     made = EnvelopeFilter()(sound, log_mel(sound))
@@ -103,7 +103,7 @@ def test_a_sound_that_is_as_told_stays_as_it_is() -> None:
     assert made.shape == sound.shape
 
 
-def test_the_told_envelope_is_met_and_the_pitch_stays() -> None:
+def test_the_told_envelope_is_met_and_the_pitch_stays():
     torch.manual_seed(1)
     sound, asked = hum(150.0), log_mel(hum(150.0)).clone()
     tilt = torch.linspace(0.5, -1.5, 80)[:, None] + torch.linspace(-0.5, 0.5, FRAMES)
@@ -114,12 +114,12 @@ def test_the_told_envelope_is_met_and_the_pitch_stays() -> None:
     assert ((pitch / 150.0).log2().abs() < 0.02).float().mean() > 0.95
 
 
-def test_silence_stays_finite_and_learns() -> None:
+def test_silence_stays_finite_and_learns():
     asked = torch.zeros(1, 80, FRAMES, requires_grad=True)
     made = EnvelopeFilter()(torch.zeros(1, 1, FRAMES * HOP), asked)
     made.sum().backward()
     assert made.isfinite().all() and asked.grad is not None and asked.grad.isfinite().all()
 
 
-def test_a_decoder_keeps_no_numbers_of_the_filter() -> None:
+def test_a_decoder_keeps_no_numbers_of_the_filter():
     assert not EnvelopeFilter().state_dict()

@@ -7,7 +7,7 @@ from utils.model.decoder.vocos import FFT_SIZE, HOP, SpectralVocoder
 FRAMES = 40
 
 
-def test_the_spectra_of_a_sound_are_that_sound_again() -> None:
+def test_the_spectra_of_a_sound_are_that_sound_again():
     vocoder = SpectralVocoder(width=8, blocks=1)
     sound = torch.randn(1, FRAMES * HOP, generator=torch.Generator().manual_seed(0))
     edge = (FFT_SIZE - HOP) // 2
@@ -17,7 +17,7 @@ def test_the_spectra_of_a_sound_are_that_sound_again() -> None:
     assert torch.allclose(vocoder._sound(spectra)[:, 0], sound, atol=1e-4)
 
 
-def test_sound_depends_on_the_frames_within_its_lookahead() -> None:
+def test_sound_depends_on_the_frames_within_its_lookahead():
     torch.manual_seed(0)
     vocoder = SpectralVocoder(width=8, blocks=2).eval()
     mel = torch.randn(1, 80, FRAMES)

@@ -56,21 +56,21 @@ def _write_in_place(clip: Path, seed: int) -> None:
     assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
 
 
-def test_a_file_is_read_once_for_all_runs(clip: Path, reads: list[str]) -> None:
+def test_a_file_is_read_once_for_all_runs(clip, reads):
     first = _facts(clip)
     assert (first.num_samples, first.is_native) == (round(SECONDS * 22_050), True)
     assert _facts(clip) == first and reads == ["clip.wav"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps no time of a file's last change of status")
-def test_another_sound_of_the_same_size_and_time_is_noticed(clip: Path, reads: list[str]) -> None:
+def test_another_sound_of_the_same_size_and_time_is_noticed(clip, reads):
     first = _facts(clip)
     _write_in_place(clip, seed=2)
     assert _facts(clip).content != first.content
     assert reads == ["clip.wav", "clip.wav"]
 
 
-def test_a_file_that_was_written_just_now_is_read_again(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_written_just_now_is_read_again(clip, monkeypatch):
     _facts(clip)
     names: list[str] = []
     read = audio_files.read_facts
@@ -79,7 +79,7 @@ def test_a_file_that_was_written_just_now_is_read_again(clip: Path, monkeypatch:
     assert names == ["clip.wav"], "its stamp is too young to be trusted"
 
 
-def test_what_a_kill_left_of_the_list_costs_only_its_own_lines(clip: Path, reads: list[str]) -> None:
+def test_what_a_kill_left_of_the_list_costs_only_its_own_lines(clip, reads):
     second = clip.with_name("second.flac")
     soundfile.write(second, speech(1.0)[0].numpy(), 44_100)
     whole = [_facts(path) for path in (clip, second)]
@@ -91,7 +91,7 @@ def test_what_a_kill_left_of_the_list_costs_only_its_own_lines(clip: Path, reads
     assert reads == ["second.flac"]
 
 
-def test_a_changed_clip_gets_new_codes_and_an_unchanged_one_is_not_opened(clip: Path, reads: list[str]) -> None:
+def test_a_changed_clip_gets_new_codes_and_an_unchanged_one_is_not_opened(clip, reads):
     base, folder = find_base("tiny"), clip.parent / "codes"
     same = clip.with_name("same.wav")
     write_wav(same, speech(1.0, seed=5), 22_050)
@@ -103,12 +103,12 @@ def test_a_changed_clip_gets_new_codes_and_an_unchanged_one_is_not_opened(clip: 
     assert again[same] == first[same] and again[clip] != first[clip] and len(again[clip]) == len(first[clip])
 
 
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_named(tmp_path):
     with pytest.raises(UserError, match=r"gone\.wav is missing"):
         AudioFiles(tmp_path / "codes").facts(tmp_path / "gone.wav")
 
 
-def test_a_folder_that_cannot_be_written_only_keeps_nothing(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_only_keeps_nothing(clip, monkeypatch):
     def refused(path: Path) -> int:
         raise PermissionError(13, "Permission denied", str(path))
 

@@ -60,7 +60,7 @@ def flat(batches) -> list:
 
 
 @pytest.mark.parametrize(("num_clips", "batch_size", "world"), [(10, 3, 2), (5, 4, 3), (2, 4, 3), (7, 1, 2)])
-def test_processes_share_an_epoch_and_take_equally_many_steps(num_clips: int, batch_size: int, world: int) -> None:
+def test_processes_share_an_epoch_and_take_equally_many_steps(num_clips, batch_size, world):
     shares = [
         list(EpochBatches([1] * num_clips, batch_size, seed=1, rank=rank, world=world).epoch(0))
         for rank in range(world)
@@ -70,7 +70,7 @@ def test_processes_share_an_epoch_and_take_equally_many_steps(num_clips: int, ba
 
 
 @pytest.mark.parametrize("start", [0, 4])
-def test_any_number_of_processes_takes_the_same_batches_in_the_same_order(start: int) -> None:
+def test_any_number_of_processes_takes_the_same_batches_in_the_same_order(start):
     orders = []
     for world in (1, 2, 4):
         ranks = [EpochBatches([1] * 13, 2, seed=1, rank=rank, world=world) for rank in range(world)]
@@ -80,7 +80,7 @@ def test_any_number_of_processes_takes_the_same_batches_in_the_same_order(start:
     assert orders[0] == list(EpochBatches([1] * 13, 2, seed=1).epoch(3))[start:]
 
 
-def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips) -> None:
+def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips):
     config = TrainConfig(project="a", batch_size=1, eval_batch_size=2, num_epochs=1, device="cpu", conditioning="own")
     data = TrainingData(train=listed(clips), evaluate=listed(clips), dropped=[])
     parts = []
@@ -91,7 +91,7 @@ def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips) -> Non
     assert parts == [[["0.wav", "1.wav"], ["4.wav"]], [["2.wav", "3.wav"]]]
 
 
-def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips) -> None:
+def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips):
     shape = find_base("tiny").gpt_shape()
 
     def conditioning_of(seed: int, epoch: int) -> torch.Tensor:
@@ -109,7 +109,7 @@ def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips) -> None:
     assert not torch.equal(conditioning_of(1, 0), conditioning_of(2, 0))
 
 
-def test_crop_lengths_and_places_are_stocks(clips) -> None:
+def test_crop_lengths_and_places_are_stocks(clips):
     dataset = ClipDataset(listed(clips), seed=5, training=True)
     for epoch in range(20):
         for number, clip in enumerate(clips):
@@ -120,7 +120,7 @@ def test_crop_lengths_and_places_are_stocks(clips) -> None:
             assert not crop[end - start :].any()
 
 
-def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -> None:
+def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips):
     dataset = ClipDataset(listed(clips), seed=5, training=False)
     assert dataset[(0, 2)].span == dataset[(9, 2)].span == (0, (SHORTEST + LONGEST) // 2)
     shape = find_base("tiny").gpt_shape()
@@ -130,7 +130,7 @@ def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -
     assert collate(samples, shape=shape, mask_conditioning=True).packed.num_code_targets < scored
 
 
-def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_path) -> None:
+def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_path):
     spoken = [
         replace(clip, speaker="ab"[number % 2], audio=noise(tmp_path / clip.audio.name, clip.num_samples, seed=number))
         for number, clip in enumerate(clips)
@@ -151,7 +151,7 @@ def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_pat
     assert {number: len(sources) for number, sources in heard_by.items()} == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
-def test_the_only_clip_of_a_speaker_is_conditioned_on_itself(clips) -> None:
+def test_the_only_clip_of_a_speaker_is_conditioned_on_itself(clips):
     spoken = [replace(clip, speaker=str(number)) for number, clip in enumerate(clips)]
     own = ClipDataset(listed(spoken), seed=5, training=True)
     other = ClipDataset(listed(spoken), seed=5, training=True, conditioning="other")
@@ -160,7 +160,7 @@ def test_the_only_clip_of_a_speaker_is_conditioned_on_itself(clips) -> None:
         assert torch.equal(own[(3, number)].conditioning_audio, other[(3, number)].conditioning_audio)
 
 
-def test_no_row_is_ever_without_targets(clips) -> None:
+def test_no_row_is_ever_without_targets(clips):
     """Stock loses all targets of a batch of one about once in a hundred steps: the loss is then NaN."""
     dataset, join = (
         ClipDataset(listed(clips), seed=3, training=True),
@@ -172,7 +172,7 @@ def test_no_row_is_ever_without_targets(clips) -> None:
             assert packed.num_code_targets == (packed.code_targets != -1).sum() >= 4
 
 
-def test_clips_of_like_length_share_a_batch_and_meet_others_each_epoch() -> None:
+def test_clips_of_like_length_share_a_batch_and_meet_others_each_epoch():
     lengths = np.random.default_rng(0).lognormal(5, 0.6, 400).astype(int).tolist()
     batches = EpochBatches(lengths, 8, seed=1)
 
@@ -186,7 +186,7 @@ def test_clips_of_like_length_share_a_batch_and_meet_others_each_epoch() -> None
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_what_is_measured_stands_for_an_epoch(balanced: bool) -> None:
+def test_what_is_measured_stands_for_an_epoch(balanced):
     """The largest batch for the memory, and some whose mean size is that of all for the time."""
     lengths = np.random.default_rng(3).integers(40, 600, 403).tolist()
     batches = EpochBatches(lengths, 4, seed=1, balanced=balanced)

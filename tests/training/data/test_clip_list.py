@@ -54,7 +54,7 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
 
 
-def test_the_fingerprint_is_that_of_earlier_versions(project: Project) -> None:
+def test_the_fingerprint_is_that_of_earlier_versions(project):
     data, digest = start(project), hashlib.sha256()
     for clip in (*data.train, *data.evaluate):
         digest.update(f"{clip.audio.name} {clip.num_samples}".encode())
@@ -63,7 +63,7 @@ def test_the_fingerprint_is_that_of_earlier_versions(project: Project) -> None:
     assert data.fingerprint == digest.hexdigest()[:12]
 
 
-def test_clips_are_those_of_the_manifest_one_by_one(project: Project) -> None:
+def test_clips_are_those_of_the_manifest_one_by_one(project):
     tokenizer, data = find_base("tiny").tokenizer(), start(project)
     rows = [line.split("|") for line in project.train_csv.read_text(encoding="utf-8").splitlines()[1:]]
     assert [clip.audio for clip in data.train] == [project.dataset / name for name, _, _ in rows]
@@ -82,21 +82,21 @@ CHANGES: dict[str, Callable[[Project], object]] = {
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_what_changed_since_the_last_start_is_read_again(project: Project, kind: str) -> None:
+def test_what_changed_since_the_last_start_is_read_again(project, kind):
     before = start(project)
     assert start(project).fingerprint == before.fingerprint
     CHANGES[kind](project)
     assert start(project).fingerprint != before.fingerprint
 
 
-def test_a_missing_recording_is_named(project: Project) -> None:
+def test_a_missing_recording_is_named(project):
     start(project)
     (project.dataset / "wavs" / "clip2.wav").unlink()
     with pytest.raises(UserError, match=r"1 of 6 audio files are missing, the first is clip2\.wav"):
         start(project)
 
 
-def test_a_list_that_does_not_fit_into_memory_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_does_not_fit_into_memory_is_refused(project, monkeypatch):
     monkeypatch.setattr(load, "memory", lambda: SimpleNamespace(available_bytes=8_500_000_000))
     monkeypatch.setattr(load, "BYTES_A_CLIP", 10**9)
     assert len(start(project).train) == 6, "of eight clips"
@@ -105,7 +105,7 @@ def test_a_list_that_does_not_fit_into_memory_is_refused(project: Project, monke
         start(project)
 
 
-def test_what_is_too_long_is_dropped_before_its_text_is_read(project: Project, monkeypatch) -> None:
+def test_what_is_too_long_is_dropped_before_its_text_is_read(project, monkeypatch):
     read: list[str] = []
     tokens_of = load.tokens_of
     monkeypatch.setattr(load, "tokens_of", lambda text, *rest: read.append(text) or tokens_of(text, *rest))
@@ -114,7 +114,7 @@ def test_what_is_too_long_is_dropped_before_its_text_is_read(project: Project, m
     assert len(read) == len(data.train) + len(data.evaluate) == 7
 
 
-def test_word_times_belong_to_their_clips(project: Project) -> None:
+def test_word_times_belong_to_their_clips(project):
     change(project.train_csv, "audio_file|text|speaker_name", "audio_file|text|speaker_name|word_times")
     lines = project.train_csv.read_text(encoding="utf-8").splitlines()
     timed = [f"{line}|{'0.00 0.10 0.20 0.30' if 'Still' in line else ''}" for line in lines[1:]]
@@ -123,26 +123,26 @@ def test_word_times_belong_to_their_clips(project: Project) -> None:
     assert clips.num_timed == 1 and clips[2].reading[:, 0].tolist()[:2] == [0.0, pytest.approx(0.1)]
 
 
-def test_a_list_of_objects_and_one_in_another_process_hold_the_same(project: Project) -> None:
+def test_a_list_of_objects_and_one_in_another_process_hold_the_same(project):
     clips = start(project).train
     assert plain(listed(list(clips))) == plain(clips) == plain(pickle.loads(pickle.dumps(clips)))
 
 
-def test_speakers_are_counted(project: Project) -> None:
+def test_speakers_are_counted(project):
     clips: list[TrainingClip] = list(start(project).train)
     named = [replace(clip, speaker="ab"[number < 5]) for number, clip in enumerate(clips)]
     assert listed(named).num_alone == 1
 
 
 @pytest.mark.slow
-def test_processes_read_texts_as_one_does(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_read_texts_as_one_does(project, monkeypatch):
     one = start(project)
     monkeypatch.setattr(load, "WORTH_PROCESSES", 1)
     monkeypatch.setattr(load, "TEXTS_A_TASK", 2)
     assert plain(start(project).train) == plain(one.train)
 
 
-def test_each_process_reads_and_encodes_its_part(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_reads_and_encodes_its_part(project, monkeypatch):
     """Threads stand in for the processes, which share nothing but the files."""
     # Other tests may have trained on the project that this one is a copy of.
     shutil.rmtree(project.dataset / "codes", ignore_errors=True)

@@ -35,7 +35,7 @@ def clips(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_codes_are_those_of_stocks_dvae(base) -> None:
+def test_codes_are_those_of_stocks_dvae(base):
     """Stock's own DiscreteVAE on the same mel; ours has no decoder and pads the clip's end."""
     wav = speech(2.0)
     stock = build_dvae(read_weights(base.dvae)).eval()
@@ -46,7 +46,7 @@ def test_codes_are_those_of_stocks_dvae(base) -> None:
     assert len(codes.unique()) > 10, "a collapsed codebook would make this test pass for nothing"
 
 
-def test_a_clip_has_the_same_codes_alone_and_beside_longer_clips(base) -> None:
+def test_a_clip_has_the_same_codes_alone_and_beside_longer_clips(base):
     short, long = speech(1.3, seed=1), speech(4.0, seed=2)
     encoder = load_code_encoder(base.dvae, base.mel_stats())
     alone = encoder(short, [short.shape[1]])[0]
@@ -55,7 +55,7 @@ def test_a_clip_has_the_same_codes_alone_and_beside_longer_clips(base) -> None:
     assert alone.tolist() == beside.tolist()
 
 
-def test_codes_are_encoded_once(base, clips: list[Path], tmp_path: Path) -> None:
+def test_codes_are_encoded_once(base, clips, tmp_path):
     calls: list[tuple[str, int, int | None]] = []
     first = cache_codes(clips, base, tmp_path / "codes", progress=lambda *args: calls.append(args))
     assert calls[-1] == ("encoding clips", 3, 3)
@@ -66,7 +66,7 @@ def test_codes_are_encoded_once(base, clips: list[Path], tmp_path: Path) -> None
     assert [len(first[clip]) for clip in clips] == [22, 52, 33]
 
 
-def test_a_kill_while_writing_loses_only_what_was_being_written(base, clips: list[Path], tmp_path: Path) -> None:
+def test_a_kill_while_writing_loses_only_what_was_being_written(base, clips, tmp_path):
     whole = {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "whole").items()}
     cache_codes(clips[:2], base, tmp_path / "cut")
     folder = next((tmp_path / "cut").glob("*/codes.bin")).parent
@@ -81,7 +81,7 @@ def test_a_kill_while_writing_loses_only_what_was_being_written(base, clips: lis
 @pytest.mark.parametrize(
     "garbage", [b"\xff\xfe\x80\n", b"[" * 100_000 + b"\n", b'{"audio": "CLIP", "offset": -9, "length": 5}\n']
 )
-def test_garbage_in_the_index_is_skipped(base, clips: list[Path], tmp_path: Path, garbage: bytes) -> None:
+def test_garbage_in_the_index_is_skipped(base, clips, tmp_path, garbage):
     whole = {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "codes").items()}
     index = next((tmp_path / "codes").glob("*/index.jsonl"))
     audio = json.loads(index.read_text().splitlines()[-1])["audio"]
@@ -89,13 +89,13 @@ def test_garbage_in_the_index_is_skipped(base, clips: list[Path], tmp_path: Path
     assert {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "codes").items()} == whole
 
 
-def test_codes_that_were_cut_off_are_encoded_again(base, clips: list[Path], tmp_path: Path) -> None:
+def test_codes_that_were_cut_off_are_encoded_again(base, clips, tmp_path):
     whole = {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "codes").items()}
     os.truncate(next((tmp_path / "codes").glob("*/codes.bin")), 10)
     assert {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "codes").items()} == whole
 
 
-def test_unreadable_clip_is_named(base, tmp_path: Path) -> None:
+def test_unreadable_clip_is_named(base, tmp_path):
     broken = tmp_path / "broken.wav"
     broken.write_text("this is not sound")
     with pytest.raises(UserError, match=r"broken\.wav"):
@@ -106,12 +106,12 @@ def test_unreadable_clip_is_named(base, tmp_path: Path) -> None:
     ("codes", "kept"),
     [([5, 6, 7, 9, 9, 9], 4), ([5, 9, 9, 6, 9], 5), ([5, 6, 7], 3), ([9, 9, 9], 1), ([4], 1)],
 )
-def test_of_equal_codes_at_the_end_one_is_kept(codes: list[int], kept: int) -> None:
+def test_of_equal_codes_at_the_end_one_is_kept(codes, kept):
     assert up_to_silence(np.array(codes, dtype=np.int16)).tolist() == codes[:kept]
 
 
 @pytest.mark.parametrize(("saved", "resumed"), [("own", "own_masked"), (None, "own_masked"), ("other", "other")])
-def test_a_run_of_an_earlier_version_keeps_its_conditioning_and_its_silence(tmp_path, saved, resumed) -> None:
+def test_a_run_of_an_earlier_version_keeps_its_conditioning_and_its_silence(tmp_path, saved, resumed):
     settings = TrainConfig(project="voice", conditioning=saved)
     settings.save(tmp_path / "config.yaml")
     now = TrainConfig.load(tmp_path / "config.yaml")

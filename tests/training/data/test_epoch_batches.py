@@ -10,7 +10,7 @@ import pytest
 from utils.training.data.epoch_batches import EpochBatches
 
 
-def test_a_plan_is_kept_by_checkpoints_in_a_way_that_never_changes() -> None:
+def test_a_plan_is_kept_by_checkpoints_in_a_way_that_never_changes():
     assert EpochBatches([40, 50, 60, 45, 55], 2, seed=1).plan_of(0) == "b9f682ec4215841f"
     long = EpochBatches(np.arange(40, 90).repeat(500), 2, seed=1)
     assert long.plan_of(0) == hashlib.sha256(json.dumps(list(long.everywhere(0))).encode()).hexdigest()[:16]
@@ -20,7 +20,7 @@ LENGTHS = np.random.default_rng(5).integers(60, 700, 1_234)
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_batches_by_positions_hold_as_many_clips_as_fit(balanced: bool) -> None:
+def test_batches_by_positions_hold_as_many_clips_as_fit(balanced):
     batches, plans = EpochBatches(LENGTHS, 1, seed=3, max_tokens=4_000, balanced=balanced), []
     for epoch in range(2):
         plan = list(batches.everywhere(epoch))
@@ -41,7 +41,7 @@ def test_batches_by_positions_hold_as_many_clips_as_fit(balanced: bool) -> None:
     assert balanced or useful > 0.85, "clips of like length share a batch"
 
 
-def test_batches_by_positions_are_the_same_for_any_number_of_processes_and_from_any_place() -> None:
+def test_batches_by_positions_are_the_same_for_any_number_of_processes_and_from_any_place():
     def batches(world: int, rank: int = 0) -> EpochBatches:
         return EpochBatches(LENGTHS, 4, seed=3, max_tokens=3_000, rank=rank, world=world)
 
@@ -67,7 +67,7 @@ def test_batches_by_positions_are_the_same_for_any_number_of_processes_and_from_
         ({"world": 2, "rank": 1, "batch_size": 2}, "ae68a7832a06f740", "75855ddd2c00525a"),
     ],
 )
-def test_plans_never_change(settings: dict, plan: str, own: str) -> None:
+def test_plans_never_change(settings, plan, own):
     """An epoch's fingerprint, and the batches of one process; of two processes, after two accumulated steps."""
     lengths = np.random.default_rng(7).integers(60, 700, 1_003)
     batches = EpochBatches(lengths, **{"batch_size": 4, "seed": 1} | settings)
@@ -78,7 +78,7 @@ def test_plans_never_change(settings: dict, plan: str, own: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"balanced": True}, {"max_tokens": 4_000}])
-def test_groups_are_drawn_from_anew_in_each_epoch_and_all_else_comes_once(settings: dict) -> None:
+def test_groups_are_drawn_from_anew_in_each_epoch_and_all_else_comes_once(settings):
     lengths = np.random.default_rng(7).integers(60, 700, 160)
     drawn = ((100, 140, 10), (140, 160, 20))
     batches = EpochBatches(lengths, 4, seed=1, drawn=drawn, **settings)

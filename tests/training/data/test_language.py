@@ -60,7 +60,7 @@ def trained(amharic: Project) -> TrainedModel:
     )
 
 
-def test_the_guides_call_trains_on_every_clip_and_returns_paths(trained: TrainedModel, amharic: Project) -> None:
+def test_the_guides_call_trains_on_every_clip_and_returns_paths(trained, amharic):
     speaker_path, config, checkpoint, vocab, exp_path, ref_audio = trained
     for path in (speaker_path, config, checkpoint, vocab, ref_audio):
         assert Path(path).is_file(), path
@@ -71,7 +71,7 @@ def test_the_guides_call_trains_on_every_clip_and_returns_paths(trained: Trained
     assert (started["clips"], started["eval_clips"], started["dropped"]) == (4, 2, [])
 
 
-def test_the_export_says_how_it_reads_and_speaks_so(amharic: Project, trained: TrainedModel) -> None:
+def test_the_export_says_how_it_reads_and_speaks_so(amharic, trained):
     ready = export_model(ExportConfig(project=amharic.name, output=amharic.output))
     about = json.loads((ready / "about.json").read_text(encoding="utf-8"))
     assert (about["language"], about["amharic_g2p"]) == ("amh", True)
@@ -80,7 +80,7 @@ def test_the_export_says_how_it_reads_and_speaks_so(amharic: Project, trained: T
     assert synthesizer.tokenizer.decode(piece.tokens) == "[amh]bähulät ših asra amsıt amätä mıhrät täwälädä."
 
 
-def test_a_base_that_lacks_letters_of_the_latin_form_gets_them_and_the_user_is_told_once(amharic: Project) -> None:
+def test_a_base_that_lacks_letters_of_the_latin_form_gets_them_and_the_user_is_told_once(amharic):
     """The starter reads a to z: preparing and training read with the same letters, ä ı ť and all others."""
     lacks = find_base("starter").tokenizer().unknown_characters("äıťñčšž", "en")
     assert lacks, "nothing to test"
@@ -101,7 +101,7 @@ def test_a_base_that_lacks_letters_of_the_latin_form_gets_them_and_the_user_is_t
     assert planned.tokens.tolist() == expected and base.tokenizer().path.parent == base.folder
 
 
-def test_a_damaged_copy_is_refused_before_a_run_exists(amharic: Project) -> None:
+def test_a_damaged_copy_is_refused_before_a_run_exists(amharic):
     config = TrainConfig(project=amharic.name, output=amharic.output, language="amh", use_amharic_g2p=True)
     copy = language_base(config, amharic, find_base("starter"))
     content = copy.vocab.read_bytes()
@@ -112,7 +112,7 @@ def test_a_damaged_copy_is_refused_before_a_run_exists(amharic: Project) -> None
     copy.vocab.write_bytes(content)
 
 
-def test_old_rows_are_the_bases_own(amharic: Project) -> None:
+def test_old_rows_are_the_bases_own(amharic):
     base = find_base("tiny")
     config = tiny_run(amharic, language="amh", use_amharic_g2p=True)
     grown = language_base(config, amharic, base)
@@ -129,23 +129,21 @@ def test_old_rows_are_the_bases_own(amharic: Project) -> None:
         ({"language": "amh"}, "cannot read the language 'amh'"),
     ],
 )
-def test_what_cannot_be_is_refused_before_a_run_exists(amharic: Project, settings: dict, message: str) -> None:
+def test_what_cannot_be_is_refused_before_a_run_exists(amharic, settings, message):
     before = set(amharic.runs.iterdir()) if amharic.runs.is_dir() else set()
     with pytest.raises(UserError, match=message):
         fine_tune(tiny_run(amharic, **settings))
     assert (set(amharic.runs.iterdir()) if amharic.runs.is_dir() else set()) == before
 
 
-def test_a_base_that_reads_latin_is_not_fed_ethiopic_letters(amharic: Project, trained: TrainedModel) -> None:
+def test_a_base_that_reads_latin_is_not_fed_ethiopic_letters(amharic, trained):
     base = Base(Path(json.loads((Path(trained.exp_path) / "base.json").read_text(encoding="utf-8"))["folder"]))
     config = tiny_run(amharic, language="am")
     with pytest.raises(UserError, match="use_amharic_g2p is off"):
         language_base(config, amharic, base)
 
 
-def test_lengths_are_planned_with_the_tokens_that_training_reads_and_nothing_is_made_for_it(
-    trained: TrainedModel, amharic: Project
-) -> None:
+def test_lengths_are_planned_with_the_tokens_that_training_reads_and_nothing_is_made_for_it(trained, amharic):
     before = set(amharic.dataset.iterdir())
     lengths = measure_lengths(amharic.train_csv, find_base("tiny"), "amh", use_amharic_g2p=True)
     grown = run_base(Path(trained.exp_path)).folder

@@ -95,7 +95,7 @@ def shape(batch: Batch) -> tuple:
 
 
 @pytest.mark.parametrize("layout", ["packed", "rows"])
-def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording: Path, layout: Layout) -> None:
+def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording, layout):
     def attend(q, k, v, *, cu_seqlens, max_seqlen, kernel):
         """What is compiled for CUDA's, which a CPU has not: it takes the same, and the numbers do not matter."""
         return v + cu_seqlens.sum() * max_seqlen
@@ -120,7 +120,7 @@ def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording: Pa
     assert compile_counts()[0] - before <= 2
 
 
-def test_a_shape_beyond_the_limit_is_told(traced, monkeypatch: pytest.MonkeyPatch, recording: Path) -> None:
+def test_a_shape_beyond_the_limit_is_told(traced, monkeypatch, recording):
     """Dynamo by itself runs it uncompiled."""
     monkeypatch.setattr("utils.training.switches.compile.MAX_SHAPES", 1)
     optimizations, gpt = TrainingOptimizer(device="cpu"), make_compiled()
@@ -131,7 +131,7 @@ def test_a_shape_beyond_the_limit_is_told(traced, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("layout", ["packed", "rows"])
-def test_cuda_graphs_meet_one_shape_in_all_epochs(monkeypatch, recording: Path, layout: Layout) -> None:
+def test_cuda_graphs_meet_one_shape_in_all_epochs(monkeypatch, recording, layout):
     # Large steps hide how far epochs differ.
     monkeypatch.setattr("utils.training.data.loaders.SHAPE_STEP", 32)
     # Some batches have three clips.
@@ -140,7 +140,7 @@ def test_cuda_graphs_meet_one_shape_in_all_epochs(monkeypatch, recording: Path, 
     assert len({shape(batch) for batch in loaders.evaluation}) == 1
 
 
-def test_a_batch_that_was_filled_up_is_split_into_its_clips(recording: Path) -> None:
+def test_a_batch_that_was_filled_up_is_split_into_its_clips(recording):
     loaders = make_loaders(recording, 54, mode="reduce-overhead", epochs=1)
     whole = next(batch for batch in loaders.train(0, 0) if len(batch.positions) == 3)
     parts = loaders.splitter(training=True)(whole, 1)

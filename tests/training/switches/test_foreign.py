@@ -48,7 +48,7 @@ def gradients(model: nn.Module, loss: Loss) -> tuple[Tensor, list[Tensor]]:
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_a_foreign_model_computes_the_same_with_less_memory_and_reads_on_when_seen(make: Callable, capsys) -> None:
+def test_a_foreign_model_computes_the_same_with_less_memory_and_reads_on_when_seen(make, capsys):
     torch.manual_seed(1)
     model, loss = make()
     without_dropout(model)  # On a CPU it takes fused attention off its fast path.
@@ -75,7 +75,7 @@ def test_a_foreign_model_computes_the_same_with_less_memory_and_reads_on_when_se
     assert "SDPA enabled: flash (CPU) in " in printed
 
 
-def test_mixed_precision_is_seen_in_the_products_and_ends_with_training(capsys) -> None:
+def test_mixed_precision_is_seen_in_the_products_and_ends_with_training(capsys):
     model, loss = plain()
     optimizer = TrainingOptimizer(enable_mixed_precision="bf16", device="cpu")
     optimizer.optimize_model(model)
@@ -86,7 +86,7 @@ def test_mixed_precision_is_seen_in_the_products_and_ends_with_training(capsys) 
         assert model.eval()(torch.randn(1, 5, 32)).dtype == torch.float32
 
 
-def test_what_cannot_be_done_is_off_with_its_reason(capsys) -> None:
+def test_what_cannot_be_done_is_off_with_its_reason(capsys):
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
     optimizer = TrainingOptimizer(True, True, device="cpu", lora_rank=4, compile_mode="default")
     optimizer.optimize_model(model)
@@ -100,7 +100,7 @@ def test_what_cannot_be_done_is_off_with_its_reason(capsys) -> None:
         assert printed.count(line) == 1, line
 
 
-def test_softmax_attention_never_reads_on(capsys) -> None:
+def test_softmax_attention_never_reads_on(capsys):
     model, loss = plain()
     optimizer = TrainingOptimizer(device="cpu")
     optimizer.optimize_model(model)
@@ -110,7 +110,7 @@ def test_softmax_attention_never_reads_on(capsys) -> None:
     assert "explicit softmax" in optimizer.states["sdpa"]["reason"]
 
 
-def test_blocks_with_running_statistics_are_not_recomputed() -> None:
+def test_blocks_with_running_statistics_are_not_recomputed():
     block = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     model = nn.Sequential(block, copy.deepcopy(block))
     optimizer = TrainingOptimizer(True, device="cpu")
@@ -120,7 +120,7 @@ def test_blocks_with_running_statistics_are_not_recomputed() -> None:
     assert "running statistics" in optimizer.states["gradient_checkpointing"]["reason"]
 
 
-def test_a_second_call_replaces_the_first() -> None:
+def test_a_second_call_replaces_the_first():
     model, loss = plain()
     for asked in (True, False):
         optimizer = TrainingOptimizer(asked, device="cpu")
@@ -129,6 +129,6 @@ def test_a_second_call_replaces_the_first() -> None:
     assert optimizer.states["gradient_checkpointing"]["observed"] == "0 of 3 blocks recomputed"
 
 
-def test_what_is_no_model_is_a_user_error() -> None:
+def test_what_is_no_model_is_a_user_error():
     with pytest.raises(UserError, match=r"takes a torch\.nn\.Module"):
         TrainingOptimizer(device="cpu").optimize_model("v2.0.2")

@@ -11,13 +11,10 @@ from accelerate.utils import DynamoBackend
 from tests.run_logs import events_of
 from utils.cli.train import main
 from utils.errors import UserError
-from utils.project.paths import Project
 from utils.training.switches.optim import UNSUPPORTED, make_accelerator
 
 
-def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(project, monkeypatch):
     launched: list[tuple[list[str], dict[str, str]]] = []
 
     def start(command: list[str], env: dict[str, str]) -> SimpleNamespace:
@@ -40,9 +37,7 @@ def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(
     assert (compiled["state"], precision["state"]) == ("off", "off")
 
 
-def test_what_accelerate_is_set_to_and_a_switch_decides_is_reported_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_accelerate_is_set_to_and_a_switch_decides_is_reported_once(monkeypatch, caplog):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
     monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR")
     monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1")
@@ -57,13 +52,13 @@ def test_what_accelerate_is_set_to_and_a_switch_decides_is_reported_once(
 
 
 @pytest.mark.parametrize("variable", UNSUPPORTED)
-def test_what_would_change_the_model_is_refused(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_change_the_model_is_refused(variable, monkeypatch):
     monkeypatch.setenv(variable, "TE" if variable.endswith("BACKEND") else "true")
     with pytest.raises(UserError, match="cannot train this model"):
         make_accelerator("cpu")
 
 
-def test_a_device_that_accelerate_overrides_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_accelerate_overrides_is_told(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     with pytest.raises(UserError, match="cuda was asked for, but accelerate is set up for cpu"):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -52,7 +51,7 @@ def seen_of(name: str, gpt: XttsGpt, record: StepRecord, **effective) -> Seen:
         (False, "rows", "explicit softmax", 4),
     ],
 )
-def test_the_kernel_is_read_from_the_operation(sdpa: bool, layout: str, kernel: str, blocks_calls: int) -> None:
+def test_the_kernel_is_read_from_the_operation(sdpa, layout, kernel, blocks_calls):
     gpt = make_gpt(sdpa=sdpa)
     with record_step(gpt) as record:
         step(gpt, layout=layout)
@@ -62,7 +61,7 @@ def test_the_kernel_is_read_from_the_operation(sdpa: bool, layout: str, kernel: 
     assert record.product_dtype == record.stream_dtype == torch.float32
 
 
-def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
+def test_a_kernel_that_is_switched_off_is_not_claimed():
     gpt = make_gpt(sdpa=True)
     math_only = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with math_only, record_step(gpt) as record:
@@ -71,7 +70,7 @@ def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
 
 
 @pytest.mark.parametrize(("layout", "calls"), [("rows", 4), ("packed", 4)])
-def test_kernels_of_one_name_are_added_up(layout: str, calls: int) -> None:
+def test_kernels_of_one_name_are_added_up(layout, calls):
     """In bf16 a CPU takes two operations that people call the same."""
     gpt = make_gpt(sdpa=True)
     with record_step(gpt) as record:
@@ -88,7 +87,7 @@ def event(name: str) -> FunctionEvent:
     return FunctionEvent(id=0, name=name, thread=0, start_us=0, end_us=1)
 
 
-def test_operations_that_are_tried_before_compiled_code_runs_do_not_count() -> None:
+def test_operations_that_are_tried_before_compiled_code_runs_do_not_count():
     block, region, conditioning = (
         event(n) for n in ("transformer block", "Torch-Compiled Region: 1/0", "Torch-Compiled Region: 0/0")
     )
@@ -110,7 +109,7 @@ def test_operations_that_are_tried_before_compiled_code_runs_do_not_count() -> N
     assert (found.passes, found.compiled, found.hidden) == (2, 1, 0)
 
 
-def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
+def test_fused_attention_elsewhere_proves_nothing_of_the_blocks():
     """The perceiver's one fused call used to be enough for "on"."""
     gpt = make_gpt(sdpa=True)
     gpt._attend = lambda batch, dropout: partial(explicit_attention, causal=True)
@@ -122,7 +121,7 @@ def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3])
-def test_each_block_must_be_seen(number: int) -> None:
+def test_each_block_must_be_seen(number):
     """One block that computes otherwise, or unseen, is reported."""
     gpt = make_gpt(sdpa=True)
     gpt.gpt.h[number].forward = lambda x, attend, dropout: x
@@ -133,7 +132,7 @@ def test_each_block_must_be_seen(number: int) -> None:
     assert not is_on and "in 3 of 4 block passes" in observed
 
 
-def test_the_loss_of_reading_along_is_no_explicit_attention() -> None:
+def test_the_loss_of_reading_along_is_no_explicit_attention():
     gpt = make_gpt(sdpa=True, reading_weight=0.1)
     texts, codes = [torch.arange(21, 40)], [torch.arange(40)]
     batch = pack(texts, codes, gpt.shape, reading=[torch.linspace(0, 18, 40)])
@@ -144,7 +143,7 @@ def test_the_loss_of_reading_along_is_no_explicit_attention() -> None:
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
-def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -> None:
+def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing):
     gpt = make_gpt(sdpa=True, checkpointing=checkpointing)
     with record_step(gpt) as record:
         step(gpt)
@@ -154,7 +153,7 @@ def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -
 
 
 @pytest.mark.parametrize(("mode", "is_on"), [("reduce-overhead", False), ("max-autotune", True)])
-def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool) -> None:
+def test_cuda_graphs_that_inductor_went_without_are_told(mode, is_on):
     """It only logs that it does, and compiles all the same."""
     from torch._dynamo.utils import counters  # takes seconds to load
 
@@ -167,14 +166,14 @@ def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool)
     assert state is is_on and observed.endswith("; CUDA graphs skipped 2 times")
 
 
-def test_precision_is_read_from_the_products() -> None:
+def test_precision_is_read_from_the_products():
     gpt = make_gpt(sdpa=True)
     with record_step(gpt) as record:
         step(gpt, dtype=torch.bfloat16)
     assert record.product_dtype == torch.bfloat16
 
 
-def test_saved_bytes_are_those_of_the_graph() -> None:
+def test_saved_bytes_are_those_of_the_graph():
     layer = torch.nn.Linear(100, 200, bias=False)
     x = torch.zeros(50, 100)
     weights = list(layer.parameters())
@@ -182,7 +181,7 @@ def test_saved_bytes_are_those_of_the_graph() -> None:
     assert saved_bytes(lambda: layer(x).relu(), but=weights) == (x.numel() + 50 * 200) * 4
 
 
-def test_weights_that_do_not_learn_are_no_activations() -> None:
+def test_weights_that_do_not_learn_are_no_activations():
     """LoRA's frozen weights are needed in the backward pass, but no checkpointing saves them."""
 
     def block_bytes(gpt: XttsGpt) -> int:
@@ -196,7 +195,7 @@ def test_weights_that_do_not_learn_are_no_activations() -> None:
     assert plain <= lora <= 1.3 * plain
 
 
-def test_two_profilers_do_not_meet() -> None:
+def test_two_profilers_do_not_meet():
     """A step that `--profile` traces proves nothing; the next one does."""
     gpt, optimizations = make_gpt(sdpa=True), Optimizations(TrainConfig(project="a"), torch.device("cpu"))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]), optimizations.micro_batch(gpt):
@@ -207,7 +206,7 @@ def test_two_profilers_do_not_meet() -> None:
     assert optimizations.has_news and optimizations.record is not None and optimizations.record.passes == 4
 
 
-def test_an_error_ends_the_profile_too(tmp_path: Path) -> None:
+def test_an_error_ends_the_profile_too(tmp_path):
     with pytest.raises(ValueError), profiled_steps(tmp_path, 2) as step_done:
         step_done()
         raise ValueError

@@ -5,7 +5,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -55,7 +54,7 @@ def reported(result: TrainResult) -> dict[str, dict]:
     return next(event["switches"] for event in events if event["kind"] == "optimizations")
 
 
-def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(trained) -> None:
+def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(trained):
     seen = reported(trained(sdpa=False))
     for name in ("sdpa", "gradient_checkpointing", "mixed_precision", "compile", "lora", "freeze_conditioning"):
         assert (seen[name]["state"], seen[name]["reason"]) == ("off", None), name
@@ -63,7 +62,7 @@ def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(trained) -
     assert "products float32" in seen["mixed_precision"]["observed"]
 
 
-def test_the_three_switches_read_on_with_what_was_observed(tmp_path: Path) -> None:
+def test_the_three_switches_read_on_with_what_was_observed(tmp_path):
     # One batch and no more: a CPU without units for bf16 takes seconds for each.
     project = make_project(tmp_path, num_train=2, num_eval=1)
     seen = reported(run(project, gradient_checkpointing="full", mixed_precision="bf16", sample_text=""))
@@ -76,7 +75,7 @@ def test_the_three_switches_read_on_with_what_was_observed(tmp_path: Path) -> No
     assert "num_workers 0" in seen["loader"]["observed"]
 
 
-def test_the_proof_is_of_one_micro_batch_however_many_make_a_step(trained) -> None:
+def test_the_proof_is_of_one_micro_batch_however_many_make_a_step(trained):
     one = reported(trained(gradient_checkpointing="full"))
     three = reported(trained(grad_accumulation=3, gradient_checkpointing="full"))
     for name in ("sdpa", "mixed_precision", "compile"):
@@ -86,7 +85,7 @@ def test_the_proof_is_of_one_micro_batch_however_many_make_a_step(trained) -> No
     assert "8 of 8 block passes" in one["sdpa"]["observed"], "four blocks, each run and recomputed"
 
 
-def test_checkpointing_keeps_less_the_more_it_recomputes(trained) -> None:
+def test_checkpointing_keeps_less_the_more_it_recomputes(trained):
     def kept(mode: str) -> float:
         seen = reported(trained(gradient_checkpointing=mode))["gradient_checkpointing"]["observed"]
         return float(seen.split("; ")[1].split(" ")[0])
@@ -94,7 +93,7 @@ def test_checkpointing_keeps_less_the_more_it_recomputes(trained) -> None:
     assert kept("full") < kept("selective")
 
 
-def test_what_cannot_be_had_says_why_and_the_run_goes_on(trained) -> None:
+def test_what_cannot_be_had_says_why_and_the_run_goes_on(trained):
     assert reported(trained())["loader"]["asked"] == "auto"
     result = trained(eight_bit_optimizer=True, pin_memory=True, prefetch_factor=4, num_workers=0)
     seen = reported(result)
@@ -117,7 +116,7 @@ def test_what_cannot_be_had_says_why_and_the_run_goes_on(trained) -> None:
     ],
     ids=str,
 )
-def test_switches_that_change_no_numbers_give_the_same_model(trained, settings: dict) -> None:
+def test_switches_that_change_no_numbers_give_the_same_model(trained, settings):
     """Float32 and no dropout: only the order of sums may differ."""
     same = {name: settings[name] for name in ("batch_size", "num_epochs") if name in settings}
     plain, other = trained(**same), trained(**settings)
@@ -125,7 +124,7 @@ def test_switches_that_change_no_numbers_give_the_same_model(trained, settings: 
     assert other.best_loss == pytest.approx(plain.best_loss, rel=1e-4)
 
 
-def test_a_frozen_conditioning_encoder_does_not_move(trained) -> None:
+def test_a_frozen_conditioning_encoder_does_not_move(trained):
     result = trained(freeze_conditioning=True)
     assert reported(result)["freeze_conditioning"]["state"] == "on"
     before, after = load_gpt(find_base("tiny")).state_dict(), read_weights(result.checkpoint)
@@ -144,7 +143,7 @@ def test_a_frozen_conditioning_encoder_does_not_move(trained) -> None:
     ],
     ids=str,
 )
-def test_lora_has_a_learning_rate_of_its_own(project: Project, monkeypatch, given, own, rate, source) -> None:
+def test_lora_has_a_learning_rate_of_its_own(project, monkeypatch, given, own, rate, source):
     """At the rate of all weights it learns far slower than they do."""
     monkeypatch.setattr(Base, "about", {"name": "v2", "training": {"learning_rate": own}})
     base = find_base("tiny")
@@ -155,7 +154,7 @@ def test_lora_has_a_learning_rate_of_its_own(project: Project, monkeypatch, give
 
 @needs_compiler
 @pytest.mark.slow
-def test_compiled_blocks_keep_their_names_and_compute_the_same(project: Project) -> None:
+def test_compiled_blocks_keep_their_names_and_compute_the_same(project):
     plain, compiled = run(project, sdpa=True), run(project, compile="default")
     state = reported(compiled)["compile"]
     assert state["state"] == "on" and not state["observed"].startswith("0 ")
@@ -171,7 +170,7 @@ def test_compiled_blocks_keep_their_names_and_compute_the_same(project: Project)
     [(torch.float32, "flash (CPU)", 1e-5), (torch.bfloat16, "matrix products (CPU)", 2e-2)],
     ids=str,
 )
-def test_compiled_blocks_have_the_same_gradients_and_show_their_kernels(dtype, kernel: str, tolerance: float) -> None:
+def test_compiled_blocks_have_the_same_gradients_and_show_their_kernels(dtype, kernel, tolerance):
     def trained(*, is_compiled: bool) -> tuple[torch.Tensor, StepRecord]:
         gpt = load_gpt(find_base("tiny"), ForwardOptions(sdpa=True, dropout=0.0)).train()
         if is_compiled:
@@ -189,9 +188,7 @@ def test_compiled_blocks_have_the_same_gradients_and_show_their_kernels(dtype, k
     assert record.kernels == {kernel: 4} and (record.passes, record.compiled, record.hidden) == (4, 4, 0)
 
 
-def test_compiling_that_fails_at_the_first_step_is_off_and_the_run_goes_on(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiling_that_fails_at_the_first_step_is_off_and_the_run_goes_on(project, monkeypatch):
     from torch._inductor.exc import InvalidCxxCompiler
 
     # The compiler is there when it is asked for and gone when it is needed.
@@ -224,9 +221,7 @@ def _fail_after(block, calls: Iterator, *inputs, **options):
 
 # Three steps, then an evaluation with as many batches.
 @pytest.mark.parametrize(("calls", "step"), [(1, 2), (3, 3)], ids=["second step", "evaluation"])
-def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(
-    trained, project: Project, monkeypatch: pytest.MonkeyPatch, calls: int, step: int
-) -> None:
+def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(trained, project, monkeypatch, calls, step):
     def break_later(gpt, mode) -> None:
         for block in [] if mode == "off" else gpt.gpt.h:
             block._compiled_call_impl = partial(_fail_after, block, iter(range(calls)))
@@ -244,7 +239,7 @@ def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(
     assert result.epoch_losses == pytest.approx(plain.epoch_losses, rel=1e-5)
 
 
-def test_a_step_that_is_done_again_holds_nothing_of_the_failed_one() -> None:
+def test_a_step_that_is_done_again_holds_nothing_of_the_failed_one():
     """Its activations, which the traceback of the failure refers to, may be most of the memory."""
     from torch._inductor.exc import InvalidCxxCompiler
 
@@ -265,7 +260,7 @@ def test_a_step_that_is_done_again_holds_nothing_of_the_failed_one() -> None:
         optimizations.attempt(load_gpt(find_base("tiny")), work, lambda: None)
 
 
-def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory() -> None:
+def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory():
     """Smaller micro-batches fix it; a compiler that lacks the machine's own memory is a failure of compiling."""
     from torch._inductor.exc import InductorError
 
@@ -286,7 +281,7 @@ def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory() -> None:
     assert "cc1plus" in optimizations.switches.off["compile"]
 
 
-def test_a_thread_tells_of_the_gpu_that_trains_and_leaves_the_first_one_asleep(monkeypatch) -> None:
+def test_a_thread_tells_of_the_gpu_that_trains_and_leaves_the_first_one_asleep(monkeypatch):
     """In a new thread the current GPU is the first one, whichever the process computes on."""
     reserved = {0: 0, 1: 8_000_000_000}
     for name, answer in {
@@ -304,12 +299,12 @@ def test_a_thread_tells_of_the_gpu_that_trains_and_leaves_the_first_one_asleep(m
     assert (found["device"], found["free_bytes"], found["allocated_bytes"]) == ("cuda:1", 16, 1)
 
 
-def test_memory_events_are_written_while_training(trained) -> None:
+def test_memory_events_are_written_while_training(trained):
     memory = events_of(trained().folder, "memory")
     assert memory and memory[0]["rss_bytes"] > 50e6 and memory[0]["step"] == 1
 
 
-def test_the_names_people_know_make_the_switches() -> None:
+def test_the_names_people_know_make_the_switches():
     optimizer = TrainingOptimizer(True, True, True, device="cpu")
     effective = optimizer.switches.effective
     assert effective.gradient_checkpointing == "full" and effective.sdpa
@@ -317,14 +312,14 @@ def test_the_names_people_know_make_the_switches() -> None:
     assert TrainingOptimizer.recommend("debugging").mixed_precision == "fp32"
 
 
-def test_a_budget_smaller_than_the_longest_clip_is_refused(project: Project) -> None:
+def test_a_budget_smaller_than_the_longest_clip_is_refused(project):
     before = set(project.runs.glob("*")) if project.runs.exists() else set()
     with pytest.raises(UserError, match="max_mel_length is 10 codes, but the longest clip may have"):
         run(project, max_mel_length=10)
     assert before == (set(project.runs.glob("*")) if project.runs.exists() else set())
 
 
-def test_a_fixed_length_that_no_clip_reaches_is_reduced(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fixed_length_that_no_clip_reaches_is_reduced(project, caplog):
     config = tiny_run(project, max_audio_length=44_100, max_mel_length=6_000)
     assert settle(config, project, find_base("tiny")).max_mel_length == 44
     assert "max_mel_length 6000 is reduced to 44 codes" in caplog.text and "4 mel frames" in caplog.text

@@ -48,7 +48,7 @@ def failing(*_: object) -> None:
         ("_captured_graph", GRAPHS, {"compile": "default"}, "packed"),
     ],
 )
-def test_what_fails_its_trial_is_off_with_the_reason(monkeypatch, path, switch, changes, layout) -> None:
+def test_what_fails_its_trial_is_off_with_the_reason(monkeypatch, path, switch, changes, layout):
     if path:
         monkeypatch.setattr(PATHS[path], path, failing)
     found = switches()
@@ -58,7 +58,7 @@ def test_what_fails_its_trial_is_off_with_the_reason(monkeypatch, path, switch, 
     assert all("no kernel image is available" in why for why in found.off.values())
 
 
-def test_the_report_of_a_run_names_what_failed_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_of_a_run_names_what_failed_its_trial(monkeypatch):
     for name in ("_packed_attention", "_captured_graph"):
         monkeypatch.setattr(optimizer, name, failing)
     found = switches()
@@ -70,26 +70,26 @@ def test_the_report_of_a_run_names_what_failed_its_trial(monkeypatch: pytest.Mon
     assert not seen.is_on and "without CUDA graphs, which failed their trial: no kernel image" in seen.observed
 
 
-def test_speech_is_in_float32_where_half_precision_fails(monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_speech_is_in_float32_where_half_precision_fails(monkeypatch, caplog):
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (8, 6))
     assert resolve_precision("auto", CUDA) == "bf16"
     monkeypatch.setattr(device, "half_precision", failing)
     assert resolve_precision("auto", CUDA) == "fp32" and "bf16 failed its trial: no kernel image" in caplog.text
 
 
-def test_a_fault_that_a_kernel_reports_late_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_a_kernel_reports_late_counts(monkeypatch):
     monkeypatch.setattr("torch.cuda.synchronize", failing)
     assert trial(lambda: None) == "no kernel image is available"
 
 
-def test_a_trial_draws_nothing_from_the_generators_of_the_run() -> None:
+def test_a_trial_draws_nothing_from_the_generators_of_the_run():
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
     assert trial(lambda: torch.rand(5)) == "" and torch.equal(torch.rand(3), expected)
 
 
-def test_a_machine_without_pinned_memory_loads_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_pinned_memory_loads_without_it(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "pin_memory", failing)
     assert pinning_fault() == "no kernel image is available"
     found, loaders = switches(), object.__new__(Loaders)
@@ -98,6 +98,6 @@ def test_a_machine_without_pinned_memory_loads_without_it(monkeypatch: pytest.Mo
     assert not loaders._settings()[0]["pin_memory"] and "no kernel image" in found.off["loader"]
 
 
-def test_the_trial_of_half_precision_computes() -> None:
+def test_the_trial_of_half_precision_computes():
     """On a CPU, where the same calls run."""
     half_precision(torch.device("cpu"), torch.bfloat16)
