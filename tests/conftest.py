@@ -154,11 +154,21 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_whisper(tmp_path_factory.mktemp("whisper"))
 
 
+def copy_of(project: Project, output: Path) -> Project:
+    shutil.copytree(project.folder, output / project.name)
+    return Project(name=project.name, output=output)
+
+
 @pytest.fixture
 def project(prepared: Project, tmp_path: Path) -> Project:
     """A copy of the prepared project that a test may change."""
-    shutil.copytree(prepared.folder, tmp_path / prepared.name)
-    return Project(name=prepared.name, output=tmp_path)
+    return copy_of(prepared, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def file_project(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A copy for the runs that several tests of a file look at."""
+    return copy_of(prepared, tmp_path_factory.mktemp("shared"))
 
 
 @pytest.fixture(scope="session")

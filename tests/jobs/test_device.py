@@ -82,6 +82,13 @@ def test_what_a_job_needs_is_freed_when_it_starts_and_not_when_it_is_refused(out
 GPUS = [Gpu(index=n, name="a", uuid=f"GPU-{n}{n}", total_bytes=1, free_bytes=1, used_bytes=0) for n in range(2)]
 
 
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This computer has two, and none is hidden."""
+    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
 @pytest.mark.parametrize(
     ("requested", "visible", "found", "device"),
     [
@@ -107,9 +114,7 @@ def test_the_device_a_job_is_going_to_take(requested, visible, found, device, mo
     assert device_module.wanted_device(requested) == device
 
 
-def test_a_gpu_is_one_for_all_output_folders(output, tmp_path, monkeypatch):
-    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def test_a_gpu_is_one_for_all_output_folders(output, tmp_path, two_gpus, monkeypatch):
     first = started(output, POLITE, device="auto")
     assert first.device == "cuda:0"
     with pytest.raises(UserError, match=rf"the GPU cuda:0 is in use by the train job '{first.name}'"):
@@ -123,9 +128,7 @@ def test_a_gpu_is_one_for_all_output_folders(output, tmp_path, monkeypatch):
         assert ended(job).state == "stopped"
 
 
-def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(output, monkeypatch):
-    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(output, two_gpus):
 
     def prepare(transcriber: str | None, device: Device) -> jobs.Job:
         config = PrepareConfig(
@@ -152,9 +155,7 @@ def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(o
     ("visible", "rank", "device"),
     [(None, 1, "cuda:1"), ("1,0", 0, "cuda:1"), ("1,0", 1, "cuda:0"), ("GPU-1,GPU-0", 1, "cuda:0"), ("", 1, "cpu")],
 )
-def test_each_process_of_a_run_has_a_gpu_of_its_own(visible, rank, device, monkeypatch):
-    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def test_each_process_of_a_run_has_a_gpu_of_its_own(visible, rank, device, two_gpus, monkeypatch):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert device_module.wanted_device("auto", local_rank=rank) == device
@@ -164,9 +165,7 @@ def hold(kind: str, output: Path, device: str = "cuda") -> AbstractContextManage
     return jobs.hold(kind, device=device, output=output, folder=output / "voice")
 
 
-def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(output, monkeypatch):
-    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(output, two_gpus):
     with pytest.raises(ValueError, match="fails"), hold("language", output):
         with pytest.raises(UserError, match="the GPU cuda:0 is in use by the language job 'voice'"):
             started(output, SILENT, device="cuda")
@@ -183,9 +182,7 @@ def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(outp
     jobs.stop(job.folder)
 
 
-def test_what_a_process_starts_may_use_the_device_that_it_has(output, monkeypatch):
-    monkeypatch.setattr(device_module, "find_gpus", lambda: (GPUS, ""))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def test_what_a_process_starts_may_use_the_device_that_it_has(output, two_gpus):
     with hold("preflight", output):
         child = os.fork()
         if child == 0:

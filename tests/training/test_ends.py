@@ -1,6 +1,5 @@
 """How a run ends other than by its last epoch, what it leaves then, and that nothing trained is lost."""
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -123,11 +122,9 @@ def test_a_run_that_saved_nothing_is_not_resumed(project, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
+def undisturbed(file_project: Project) -> TrainResult:
     """Two epochs of one clip a step."""
-    project = Project(name=prepared.name, output=tmp_path_factory.mktemp("whole"))
-    shutil.copytree(prepared.folder, project.folder)
-    return fine_tune(config_of(project, batch_size=1, num_epochs=2))
+    return fine_tune(config_of(file_project, batch_size=1, num_epochs=2))
 
 
 @pytest.mark.parametrize(("workers", "fault"), [(2, "gone"), (0, "shorter")])

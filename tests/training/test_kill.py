@@ -7,7 +7,6 @@ import logging
 import multiprocessing.process
 import os
 import random
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -112,14 +111,12 @@ def step_of(checkpoint: Path | None) -> int:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+def undisturbed(file_project: Project) -> Callable[[int], Path]:
     """Folder of a run of this many epochs that was not killed."""
 
     @cache
     def run(epochs: int) -> Path:
-        project = Project(name=prepared.name, output=tmp_path_factory.mktemp("whole"))
-        shutil.copytree(prepared.folder, project.folder)
-        return fine_tune(config_of(project, num_epochs=epochs, dropout=0.1, device="cpu")).folder
+        return fine_tune(config_of(file_project, num_epochs=epochs, dropout=0.1, device="cpu")).folder
 
     return run
 

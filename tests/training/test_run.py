@@ -1,6 +1,5 @@
 """A whole run from its settings: the files it leaves, its log, what it refuses, and going on after a cut."""
 
-import shutil
 import time
 from dataclasses import fields, replace
 from pathlib import Path
@@ -27,19 +26,16 @@ def config_of(project: Project, **settings) -> TrainConfig:
 
 
 @pytest.fixture(scope="module")
-def finished(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, TrainResult]:
+def finished(file_project: Project) -> TrainResult:
     """A run of two epochs, two clips a batch and two batches a step, that one process made."""
-    project = Project(name=prepared.name, output=tmp_path_factory.mktemp("finished"))
-    shutil.copytree(prepared.folder, project.folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "require_alike", lambda facts: pytest.fail("one process compared its code"))
-        return project, fine_tune(config_of(project, grad_accumulation=2))
+        return fine_tune(config_of(file_project, grad_accumulation=2))
 
 
 def test_a_run_leaves_exactly_these_files(finished):
-    _, result = finished
-    files = {str(path.relative_to(result.folder)) for path in result.folder.rglob("*") if path.is_file()}
-    last, best = "checkpoints/step-00000004", f"checkpoints/{result.checkpoint.parent.name}"
+    files = {str(path.relative_to(finished.folder)) for path in finished.folder.rglob("*") if path.is_file()}
+    last, best = "checkpoints/step-00000004", f"checkpoints/{finished.checkpoint.parent.name}"
     assert files == {
         "config.yaml",
         "base.json",
@@ -54,15 +50,15 @@ def test_a_run_leaves_exactly_these_files(finished):
         *(f"{last}/{name}" for name in ("model.safetensors", "optimizer.safetensors", "state.json", "complete.json")),
         *(f"{best}/{name}" for name in ("model.safetensors", "state.json", "complete.json")),
     }
-    assert (result.num_steps, result.num_clips, result.num_dropped) == (4, 8, 0)
-    assert len(result.epoch_losses) == 2
-    state = state_module.read_state(result.folder / last)
+    assert (finished.num_steps, finished.num_clips, finished.num_dropped) == (4, 8, 0)
+    assert len(finished.epoch_losses) == 2
+    state = state_module.read_state(finished.folder / last)
     assert (state["epoch"], state["batches_done"], state["step"]) == (2, 0, 4), "saved with its evaluation"
-    assert state["best_loss"] == result.best_loss and {one.name for one in fields(RunState)} <= set(state)
+    assert state["best_loss"] == finished.best_loss and {one.name for one in fields(RunState)} <= set(state)
 
 
 def test_the_log_tells_every_step_and_evaluation(finished):
-    events = events_of(finished[1].folder)
+    events = events_of(finished.folder)
     assert (events[0]["kind"], events[-1]["kind"]) == ("started", "finished")
     steps = [event for event in events if event["kind"] == "step"]
     assert [step["step"] for step in steps] == [1, 2, 3, 4]
@@ -93,15 +89,12 @@ def test_the_log_tells_every_step_and_evaluation(finished):
     assert started["config"]["learning_rate"] == 3e-3
 
 
-def test_the_same_seed_gives_the_same_weights_and_a_new_run_touches_no_older_one(
-    finished,
-):
-    project, first = finished
-    before = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
-    second = fine_tune(config_of(project, grad_accumulation=2))
-    assert same(read_weights(first.checkpoint), read_weights(second.checkpoint))
-    assert second.folder != first.folder
-    assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
+def test_the_same_seed_gives_the_same_weights_and_a_new_run_touches_no_older_one(finished, file_project):
+    before = {path: path.stat().st_mtime_ns for path in finished.folder.rglob("*")}
+    second = fine_tune(config_of(file_project, grad_accumulation=2))
+    assert same(read_weights(finished.checkpoint), read_weights(second.checkpoint))
+    assert second.folder != finished.folder
+    assert {path: path.stat().st_mtime_ns for path in finished.folder.rglob("*")} == before
 
 
 def test_every_clip_that_is_not_trained_on_is_listed(project):

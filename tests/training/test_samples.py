@@ -1,6 +1,5 @@
 """Samples while training: spoken beside it, passed on as events, and never in its way."""
 
-import shutil
 import subprocess
 import sys
 import time
@@ -12,12 +11,12 @@ import psutil
 import pytest
 import torch
 
+from tests.configs import tiny_run
 from tests.jobs.children import eventually, is_running
 from tests.run_logs import events_of, warnings_of
 from tests.saving import save_best
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.config import TrainConfig
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.log import EventWriter
@@ -194,12 +193,9 @@ time.sleep(60)
 
 
 @pytest.fixture(scope="module")
-def trained(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(file_project: Project) -> Path:
     """The folder of a run on the tiny base."""
-    output = tmp_path_factory.mktemp("samples")
-    shutil.copytree(prepared.folder, output / prepared.name)
-    config = TrainConfig(base="tiny", project=prepared.name, output=output, num_epochs=1, device="cpu")
-    return fine_tune(config).folder
+    return fine_tune(tiny_run(file_project, num_epochs=1, device="cpu")).folder
 
 
 def seconds_of(path: Path) -> float:

@@ -37,16 +37,9 @@ def run(project: Project, **settings) -> TrainResult:
 
 
 @pytest.fixture(scope="module")
-def trained(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TrainResult]:
+def trained(file_project: Project) -> Callable[..., TrainResult]:
     """A run with these settings, made once for all tests."""
-    project = Project(name=prepared.name, output=tmp_path_factory.mktemp("trained"))
-    shutil.copytree(prepared.folder, project.folder)
-
-    @cache
-    def once(**settings) -> TrainResult:
-        return run(project, **settings)
-
-    return once
+    return cache(partial(run, file_project))
 
 
 def reported(result: TrainResult) -> dict[str, dict]:
