@@ -1,5 +1,6 @@
 """A child that answers in JSON lines: what it says comes whole and in order, and it ends when its caller says so."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from tests.jobs.children import eventually, is_running
 from utils.jobs import json_lines
 from utils.jobs.json_lines import JsonChild
+from utils.jobs.replies import Replies
 
 ECHO = """
 import json, sys
@@ -74,3 +76,9 @@ def test_ctrl_c_in_a_terminal_is_for_the_caller_alone():
 def test_a_program_that_is_not_there_is_an_error_of_the_system():
     with pytest.raises(OSError):
         JsonChild(["/nothing/here"], env=None, stderr=subprocess.DEVNULL)  # type: ignore[arg-type]
+
+
+def test_a_reply_leaves_as_soon_as_it_is_given(tmp_path):
+    with (tmp_path / "answers").open("w") as pipe:
+        Replies(pipe).send("chunk", id=1)
+        assert json.loads((tmp_path / "answers").read_text()) == {"kind": "chunk", "id": 1}
