@@ -33,8 +33,6 @@ MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
 # Before torch is loaded: threads that wait by spinning take the other processes' time on a shared machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["LANGUAGE"] = "en"
-# Each process that tests start would compile our modules again, for half a second.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Several files run at a time: models as small as the tests' only lose time to a second thread then.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
