@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.webui.app import ROOT, running_app
 from tests.webui.browser import open_folds
+from tests.webui.small_project import make_project
 from webui import text
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
@@ -240,8 +241,11 @@ def listen(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_html_typed_into_any_field_stays_text(page):
+def test_html_typed_into_any_field_stays_text(page, output, address):
     """In every text field that can be reached, whatever is pressed then, and in the messages that quote it."""
+    make_project(output, "anna")
+    page.goto(f"{address}?project=anna")
+    expect(page.locator("#project input")).to_have_value("anna")
     for name, button in (
         (text.DATA_TAB, "#step-1"),
         (text.TRAIN_TAB, "#step-2"),

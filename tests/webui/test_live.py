@@ -56,14 +56,15 @@ def cost_of_polls(studio: Studio, log: Path, num_steps: int) -> float:
     return spent
 
 
-@pytest.mark.parametrize("num_steps", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
-def test_a_poll_costs_the_same_however_long_the_log(tmp_path, num_steps):
+@pytest.mark.parametrize(("num_steps", "most"), [(20_000, 2), pytest.param(1_000_000, 4, marks=pytest.mark.slow)])
+def test_a_poll_costs_about_the_same_however_long_the_log(tmp_path, num_steps, most):
     costs = []
-    for name, length in (("short", 1_000), ("long", num_steps)):
+    # A shorter run has fewer points than are drawn.
+    for name, length in (("short", 5_000), ("long", num_steps)):
         studio, log = studio_with_run(tmp_path / name, length)
         live.poll(studio, VALUES)
         costs.append(cost_of_polls(studio, log, length))
-    assert costs[1] < 2 * costs[0] + 0.1
+    assert costs[1] < most * costs[0]
 
 
 FLASH = {"sdpa": {"asked": True, "state": "on", "observed": "flash kernel in 30 blocks"}}
