@@ -15,6 +15,7 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Locator, Page, Request, expect
 
+from tests.webui.app import running_app
 from tests.webui.browser import open_folds
 from tests.webui.small_project import make_project
 from utils.audio.write import write_wav
@@ -63,6 +64,18 @@ LEFT = ("AbortError: signal is aborted", "Connection errored out")
 """What a page says of its polls when it is left."""
 STILL = "*, ::before, ::after { transition: none !important; animation: none !important }"
 """Colors are at their ends at once."""
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of this file alone: what jobs of other files say in the bar would move the page."""
+    return tmp_path_factory.mktemp("output")
+
+
+@pytest.fixture(scope="module")
+def address(output: Path) -> Iterator[str]:
+    with running_app(output) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +326,9 @@ def test_without_the_server_one_banner_says_so_until_it_answers(pages, address, 
 def test_nothing_serious_keeps_people_out(pages, address, size, theme):
     """By axe-core, against WCAG 2.2 AA: names, roles, contrast and order of each tab; nor need they scroll sideways."""
     script = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
-    page = shown(pages[size], address, **({"__theme": theme} if theme == "dark" else {}))
+    page = pages[size]
+    # Not as another test left it: gradio loads a page again that was without its server.
+    load(page, address, **({"__theme": theme} if theme == "dark" else {}))
     page.add_style_tag(content=STILL)
     page.evaluate(script)
     for name in TABS:
