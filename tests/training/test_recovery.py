@@ -11,11 +11,11 @@ import torch
 from tests.run_logs import events_of
 from tests.training.test_run import config_of
 from utils.errors import UserError
+from utils.model.eager_adamw import EagerAdamW
 from utils.model.gpt import XttsGpt
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import Event
 from utils.training.recovery import Recovery
-from utils.training.switches.optim import EagerAdamW
 from utils.training.train import TrainResult, fine_tune
 
 NUM_CLIPS = 6

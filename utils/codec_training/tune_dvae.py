@@ -28,6 +28,7 @@ from utils.codec_training.training_state import learning_rate_share, load_progre
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError
 from utils.model.dvae import build_dvae, fingerprint, needed_tensors
+from utils.model.eager_adamw import EagerAdamW
 from utils.model.mel import dvae_mel
 from utils.model.shapes import NUM_MELS
 from utils.model.weights import read_weights, write_weights
@@ -213,7 +214,7 @@ def _train(
     progress: ProgressFn,
 ) -> None:
     """Train `dvae` in place; resumes from the checkpoint in `folder` when there is one."""
-    optimizer = torch.optim.AdamW(dvae.parameters(), betas=(0.9, 0.99), weight_decay=1e-4)
+    optimizer = EagerAdamW(dvae.parameters(), betas=(0.9, 0.99), weight_decay=1e-4)
     parts, saved, log_every = {"dvae": dvae, "optimizer": optimizer}, folder / "dvae_training.pt", max(1, steps // 20)
     dvae.train()
     for step in range(load_progress(saved, **parts), steps):

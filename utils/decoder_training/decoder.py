@@ -29,9 +29,9 @@ from utils.decoder_training.spectral import SpectralLoss, discriminator_loss, ge
 from utils.jobs.child import EXIT_BASE, StopRequest
 from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, MIDDLE_HZ
 from utils.model.decoder.vocos import SpectralGenerator
+from utils.model.eager_adamw import EagerAdamW
 from utils.model.shapes import NUM_MELS
 from utils.options import OUTPUT_RATE
-from utils.training.switches.optim import EagerAdamW
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 import logging
 import os
 from importlib import import_module
-from inspect import unwrap
 from typing import Any
 
 import torch
@@ -11,10 +10,11 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import Optimizer
 
 from utils.errors import UserError
 from utils.hardware.gpu import AMPERE, VOLTA
+from utils.model.eager_adamw import EagerAdamW
 from utils.options import ComputeDevice, Precision
 from utils.performance_utils.device import cpu_has_bf16, settle_device
 
@@ -120,16 +120,6 @@ def _asked_of(variables: dict[str, str]) -> dict[str, str]:
 BETAS = (0.9, 0.96)
 """coqui-tts' XTTS recipe."""
 EPS = 1e-8
-
-
-class EagerAdamW(AdamW):
-    """torch's AdamW without what it does for torch.compile, which loads the compiler: two seconds of a run's start."""
-
-    add_param_group = unwrap(AdamW.add_param_group)
-    zero_grad = unwrap(AdamW.zero_grad)
-    state_dict = unwrap(AdamW.state_dict)
-    load_state_dict = unwrap(AdamW.load_state_dict)
-    step = torch.no_grad()(unwrap(AdamW.step))
 
 
 def make_optimizer(model: nn.Module, *, learning_rate: float, weight_decay: float, kind: str = "AdamW") -> Optimizer:
