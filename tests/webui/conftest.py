@@ -37,6 +37,19 @@ def address(output: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def own_output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `own_address` serves."""
+    return tmp_path_factory.mktemp("output")
+
+
+@pytest.fixture(scope="module")
+def own_address(own_output: Path) -> Iterator[str]:
+    """An app of the file alone: what jobs of other files say in the bar would move its page."""
+    with running_app(own_output) as url:
+        yield url
+
+
 @pytest.fixture(scope="session")
 def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """The page without a server, for tests that only look at it."""

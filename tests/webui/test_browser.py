@@ -6,13 +6,12 @@ Pictures of each stage: XTTS_STUDIO_SCREENSHOTS=FOLDER make test ARGS="tests/web
 import os
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.webui.app import ROOT, running_app
+from tests.webui.app import ROOT
 from tests.webui.browser import open_folds
 from tests.webui.small_project import make_project
 from webui import text
@@ -46,29 +45,18 @@ SLOW_MS = 180_000
 
 
 @pytest.fixture(scope="module")
-def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("output")
-
-
-@pytest.fixture(scope="module")
-def address(output: Path) -> Iterator[str]:
-    with running_app(output) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
 def faults() -> list[str]:
     """Errors of the page's own scripts."""
     return []
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, address: str, faults: list[str]) -> Page:
+def page(browser: Browser, own_address: str, faults: list[str]) -> Page:
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     opened.set_default_timeout(90_000)
     opened.on("pageerror", lambda error: faults.append(str(error)))
     opened.add_init_script(PLAYED)
-    opened.goto(address)
+    opened.goto(own_address)
     return opened
 
 
@@ -241,10 +229,10 @@ def listen(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_html_typed_into_any_field_stays_text(page, output, address):
+def test_html_typed_into_any_field_stays_text(page, own_output, own_address):
     """In every text field that can be reached, whatever is pressed then, and in the messages that quote it."""
-    make_project(output, "anna")
-    page.goto(f"{address}?project=anna")
+    make_project(own_output, "anna")
+    page.goto(f"{own_address}?project=anna")
     expect(page.locator("#project input")).to_have_value("anna")
     for name, button in (
         (text.DATA_TAB, "#step-1"),
