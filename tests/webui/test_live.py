@@ -5,6 +5,7 @@ import json
 import os
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.webui.small_project import add_checkpoint
 from utils.jobs import Job
 from utils.project.paths import NO_PROJECT
 from utils.project.projects import ProjectSettings, create_project
+from utils.runs import follow
 from utils.runs.process import ProcessId, host_name
 from utils.runs.record import JobRecord, write_record
 from webui import text
@@ -62,7 +64,9 @@ def test_a_poll_costs_about_the_same_however_long_the_log(tmp_path, num_steps, m
     # A shorter run has fewer points than are drawn.
     for name, length in (("short", 5_000), ("long", num_steps)):
         studio, log = studio_with_run(tmp_path / name, length)
-        live.poll(studio, VALUES)
+        with mock.patch.object(follow, "parse_event", wraps=follow.parse_event) as parsed:
+            live.poll(studio, VALUES)
+        assert parsed.call_count == length + 3, "the first poll reads each line once"
         costs.append(cost_of_polls(studio, log, length))
     assert costs[1] < most * costs[0]
 

@@ -21,6 +21,8 @@ FINGERPRINT = 64
 """Bytes of the log's beginning that distinguish it from another one: its first event holds the time it was written."""
 KEPT = 64
 """Events of each kind that an `EventLog` keeps, and so the most that can be asked for."""
+DRAWN = {"step": ("step", "loss", "audio_s", "step_s"), "eval": ("step", "loss")}
+"""Numbers of events that are kept for curves from the first read on: another one costs a second read of the log."""
 
 
 class EventLog:
@@ -41,8 +43,8 @@ class EventLog:
         self._beginning = b""
         self._last: dict[str, deque[tuple[int, Event]]] = {}
         """The newest events of each kind, each with the byte it ends before."""
-        self._curves: dict[tuple[str, ...], list[array[float]]] = {}
-        """Numbers of each curve that was asked for, by (kind, step, fields ...): 8 bytes each, NaN for none."""
+        self._curves = {kind: {name: array("d") for name in names} for kind, names in DRAWN.items()}
+        """Equally long columns by kind of event and field: 8 bytes a number, NaN for none."""
 
     def tail(self, count: int, *, kind: str, start: int = 0, after: str | None = None) -> list[Event]:
         """The last events of a kind, in their order, up to `KEPT` of them.
@@ -84,11 +86,11 @@ class EventLog:
         """
         names = ("step", *fields)
         with self._lock:
-            if (kind, *names) not in self._curves:
-                self._curves[kind, *names] = []
+            if not self._curves.setdefault(kind, {}).keys() >= {*names}:
+                self._curves[kind] |= {name: array("d") for name in names}
                 self._restart()
             self._read()
-            columns = [np.array(column) for column in self._curves[kind, *names]]
+            columns = [np.array(self._curves[kind][name]) for name in names]
         kept = _extremes(columns, max_points)
         rising, *others = (column[kept].tolist() for column in columns)
         shown = [[None if math.isnan(value) else value for value in column] for column in others]
@@ -114,19 +116,19 @@ class EventLog:
 
     def _restart(self) -> None:
         self._offset, self._beginning, self._last = 0, b"", {}
-        self._curves = {names: [array("d") for _ in names[1:]] for names in self._curves}
+        self._curves = {kind: {name: array("d") for name in columns} for kind, columns in self._curves.items()}
 
     def _add(self, event: Event) -> None:
         self._last.setdefault(event["kind"], deque(maxlen=KEPT)).append((self._offset, event))
-        for (drawn, *names), columns in self._curves.items():
-            at, *values = (number_of(event, name) for name in names)
-            if drawn != event["kind"] or at is None:
-                continue
-            # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
-            undone = bisect_left(columns[0], at)
-            for column, value in zip(columns, (at, *values), strict=True):
-                del column[undone:]
-                column.append(math.nan if value is None else value)
+        columns, at = self._curves.get(event["kind"]), number_of(event, "step")
+        if columns is None or at is None:
+            return
+        # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
+        undone = bisect_left(columns["step"], at)
+        for name, column in columns.items():
+            del column[undone:]
+            value = number_of(event, name)
+            column.append(math.nan if value is None else value)
 
 
 def _extremes(columns: Sequence[np.ndarray], max_points: int) -> list[int]:
