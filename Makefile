@@ -9,9 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install $(if $(CI),--quiet)
 PYTEST := $(BIN)/python -m pytest --durations=15
-# Many tests wait for processes they started (the jobs' for two thirds of their time): three files at a time keep two
-# cores busy. A file's tests stay together, because they share what its fixtures made.
-WORKERS ?= 3
+# One for each processor, up to eight: they and what they start keep it busy, and each takes a GB and the time to load
+# all libraries. A file's tests stay together, because they share what its fixtures made.
+WORKERS ?= logical
 
 # Stamps say what an environment already holds, so that nothing is installed twice.
 MADE := $(VENV)/.made
@@ -56,7 +56,7 @@ test test-bare test-long: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: test
 test: lint ## lint, types and every test that is neither slow nor needs a GPU
-	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow and not gpu" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m "not slow and not gpu" $(ARGS)
 
 .PHONY: test-bare
 test-bare: $(DEV) ## the tests that use espeak-ng, a browser or the word list, as where these are not installed

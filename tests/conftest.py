@@ -4,6 +4,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -13,11 +14,13 @@ from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from subprocess import Popen
+from typing import Any
 
 import psutil
 import pytest
 from httpx._transports import default
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from scripts.without_programs import environment
 from utils.hardware.environment import TORCH_ENVIRONMENT
@@ -28,6 +31,9 @@ for profile, num_inputs in (("long", 2_000), ("quick", 200)):
     settings.register_profile(profile, settings(), max_examples=num_inputs, deadline=None)
 settings.load_profile("quick")
 
+ROOT = Path(__file__).resolve().parent.parent
+USES_SERVER = re.compile(r"^def \w+\((?:.*, )?(address|server)[,:)]", re.MULTILINE)
+"""A test of the session's app or speech server, each of which takes a worker seconds to start."""
 MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
 
 # Before torch is loaded: threads that wait by spinning take the other processes' time on a shared machine.
@@ -176,6 +182,20 @@ def processes() -> ForkServerContext:
     tests = ["tests.training.test_kill", "tests.training.test_processes"]
     context.set_forkserver_preload([*tests, "utils.training.train", "TTS.tts.layers.xtts.tokenizer"])
     return context
+
+
+class Scheduling(LoadFileScheduling):
+    """A file's tests stay in one worker, and so do all files that use the running app, or the running speech server."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        used = USES_SERVER.search((ROOT / file).read_text(encoding="utf-8"))
+        return used[1] if used else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)  # after -m has chosen

@@ -51,6 +51,7 @@ def test_the_jobs_that_save_are_those_of_the_pages_folder():
     assert output_of(["python", "app.py"]) == Path("output")
 
 
+@pytest.mark.slow
 def test_the_page_starts_with_a_login_that_is_kept_and_printed_and_ends_as_docker_stops_it(tmp_path):
     output = tmp_path / "the volume"
     output.mkdir()

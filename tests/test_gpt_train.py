@@ -162,6 +162,7 @@ def test_when_the_caller_is_killed_the_run_is_asked_to_stop_and_may_still_print(
     assert (tmp_path / "saved").is_file()
 
 
+@pytest.mark.slow
 def test_a_fault_in_the_child_is_the_same_fault_here(project):
     project.eval_csv.unlink()
     with pytest.raises(UserError) as caught:

@@ -91,6 +91,7 @@ def test_every_part_exists():
     assert all(callable(getattr(gpu_parts, name)) for name in gpu_check.PARTS)
 
 
+@pytest.mark.slow
 def test_the_packed_layout_of_a_gpu_has_the_gradients_of_the_reference(tmp_path):
     """Through CPU kernels in place of CUDA's variable-length flash attention, in every checkpointing mode."""
     before = calls["backward"]

@@ -150,6 +150,7 @@ def search_within_500_mb() -> tuple[int, list[tuple[int, int]], int]:
     return found, [(size, peak) for size, peak in search.peaks.items() if size <= found], model.largest
 
 
+@pytest.mark.slow
 def test_on_the_cpu_growth_of_memory_is_held_against_the_limit(fresh_process):
     found, fitting, largest = fresh_process.submit(search_within_500_mb).result(timeout=240)
     # 4 exponentials and 4 products of 4 MB a clip, up to twice that while they are made, 16 MB of gradients and

@@ -276,6 +276,7 @@ def test_the_licence_is_shown_and_accepted_once(hub, folder):
     assert_whole(folder, hub)
 
 
+@pytest.mark.slow
 def test_a_second_process_waits_and_fetches_nothing_again(hub, folder):
     hub.seconds_per_file = 0.1
     child = download_in_child(folder)

@@ -111,6 +111,7 @@ def test_bad_input_gets_a_clear_error_and_exit_status_2(command, args, message, 
     assert not list(tmp_path.rglob("*.wav"))
 
 
+@pytest.mark.slow
 def test_bases_are_listed_and_tiny_is_made(tmp_path, capsys):
     base.main(["list"])
     printed = capsys.readouterr().out

@@ -191,6 +191,7 @@ def test_a_real_job_from_start_to_end(tmp_path):
     assert "given" in said()
 
 
+@pytest.mark.slow
 def test_a_training_that_was_asked_to_stop_saves_and_exits_with_0(tmp_path):
     project = make_project(tmp_path)
     config = tiny_run(project, device="cpu", num_epochs=10_000)

@@ -79,6 +79,7 @@ def test_a_sign_without_a_word_is_no_reason_for_another_vocabulary(tmp_path, cap
     assert "advice: add the language's token (--extend 0): the base reads its letters" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_clips_of_a_project_tell_tokens_a_second_and_amharic_is_transliterated(tmp_path, capsys):
     project = make_project(tmp_path, name="p", num_train=2, num_eval=1)
     clips = [Clip(audio=c.audio, text="ሰላም ለዓለም።", speaker=c.speaker) for c in read_manifest(project.train_csv)]
@@ -96,6 +97,7 @@ def test_the_clips_of_a_project_tell_tokens_a_second_and_amharic_is_transliterat
     assert latin.tokenizer().unknown_characters("ሰዸም ነው", "am") == ["ዸ"], "named, where it ended the work before"
 
 
+@pytest.mark.slow
 def test_the_latin_form_brings_the_letters_that_a_base_lacks(tmp_path, capsys):
     (tmp_path / "c.txt").write_text("ሰላም ለዓለም። ቋንቋ ሀብት ነው። ጤና ይስጥልኝ ዠ ቸ ጨ\n", encoding="utf-8")
     args = ["--project", "p", "--output", str(tmp_path), "--base", "starter", "--corpus", str(tmp_path / "c.txt")]

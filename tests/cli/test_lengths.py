@@ -41,6 +41,7 @@ def test_a_language_that_nobody_named_is_said_to_be_assumed(project, tmp_path, c
     assert lines[-1] == "not counted: nowhere.wav: nowhere.wav does not exist"
 
 
+@pytest.mark.slow
 def test_amharic_is_planned_in_its_latin_form_where_training_reads_it_so(project, tmp_path, capsys):
     table = tmp_path / "metadata.csv"
     audio = project.dataset / "wavs" / "clip0.wav"

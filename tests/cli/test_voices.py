@@ -29,6 +29,7 @@ def test_voices_are_made_mixed_listed_and_removed(tmp_path, capsys):
             call(*wrong)
 
 
+@pytest.mark.slow
 def test_a_voice_of_the_library_speaks_by_its_name(tmp_path):
     def spoken(name: str, *voice: str) -> np.ndarray:
         out = tmp_path / f"{name}.wav"

@@ -57,6 +57,7 @@ def made(project: Project) -> tuple[Base, str]:
     return Base(project.folder / "base-en-dvae"), said.getvalue()
 
 
+@pytest.mark.slow
 def test_the_error_falls_on_clips_it_was_not_trained_on_and_is_told(made, project):
     base, said = made
     facts = base.about[TUNED_DVAE]
@@ -96,6 +97,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_module, "CHECKPOINT_EVERY", 5)
 
 
+@pytest.mark.slow
 def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(made, project, tmp_path, often):
     shutil.copytree(project.dataset, tmp_path / "p" / "dataset")
     cut, steps = Project(name="p", output=tmp_path), list[int]()

@@ -49,6 +49,7 @@ def test_no_clip_of_the_bundled_voice_is_flagged(tmp_path):
     assert len(report.used) == 40 and _flags(report) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.programs("espeak-ng")
 def test_clean_clips_are_not_flagged_and_another_voice_among_them_is(tmp_path):
     speaker, other, _ = VOICES

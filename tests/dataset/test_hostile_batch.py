@@ -190,7 +190,8 @@ def _memory_taken(before: str, work: str, *arguments: Path) -> float:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="memory is limited by the system only on POSIX")
-@pytest.mark.parametrize("hours", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("hours", [2, 10])
 def test_hours_of_silence_take_no_memory_and_stop_nothing(tmp_path, hours):
     source = make_source(tmp_path / "in", 3)
     _sparse_wav(source / "night.wav", hours * 3_600, 8_000)

@@ -87,6 +87,7 @@ def _undisturbed(source: Path, output: Path, settings: dict[str, Any]) -> Projec
     return Project(name="voice", output=output)
 
 
+@pytest.mark.slow
 def test_two_workers_killed_in_the_midst_lose_nothing_and_nothing_is_made_twice(tmp_path, source, project, monkeypatch):
     few = make_source(tmp_path / "few", 3)
     before, begun = snapshot(_undisturbed(few, project.output, CLEANED)), _noted(project)

@@ -56,6 +56,7 @@ def test_training_brings_the_spectrum_nearer_and_leaves_the_speaker_encoder_alon
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_path):
     settings = replace(TINY, trunk_steps=12, steps=4, log_every=4, checkpoint_every=3, speaker_noise=0.2)
 
@@ -80,6 +81,7 @@ def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_
         torch.testing.assert_close(tensor, whole[name], rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_a_decoder_with_a_vocoder_of_frames_learns_sound_after_mels(clips, tmp_path):
     torch.manual_seed(1)
     decoder, logged = build_decoder(replace(SHAPE, trunk_blocks=1, vocoder_blocks=1, vocoder_width=32)), []
@@ -99,6 +101,7 @@ def test_noise_on_the_voice_is_as_long_as_it_was_set(clips):
     assert noise.square().sum(1).mean().sqrt() == pytest.approx(0.5, rel=0.1) and noise.mean().abs() < 0.05
 
 
+@pytest.mark.slow
 def test_the_discriminator_joins_at_its_step(clips, tmp_path):
     settings = DecoderTraining(
         steps=4, batch_size=2, crop_latents=6, margin_latents=1, adversarial_from=2, log_every=2, warmup_steps=1

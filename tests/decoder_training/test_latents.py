@@ -28,6 +28,7 @@ def test_training_reads_what_speaking_reads_only_where_it_sees_the_stop(sees_sto
         assert difference < 1e-4 if sees_stop else difference > 1e-2
 
 
+@pytest.mark.slow
 def test_on_a_gpu_all_tensors_are_on_its_device(monkeypatch):
     """Without a GPU: fake tensors have a device and a shape, and kernels check both."""
     gpt = load_gpt(find_base("tiny"))

@@ -76,9 +76,7 @@ def quick(starter: Base, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
     return set_up
 
 
-def test_a_few_steps_bring_the_voice_nearer_as_without_a_trial_and_touch_nothing_else(
-    starter, project, tmp_path, quick, monkeypatch
-):
+def test_a_few_steps_bring_the_voice_nearer_and_touch_nothing_else(starter, project, tmp_path, quick):
     quick(12)
     weights, about = _export(project, starter, tmp_path)
     facts, own = about["decoder"], part(starter.state(), DECODER_PREFIX)
@@ -88,11 +86,18 @@ def test_a_few_steps_bring_the_voice_nearer_as_without_a_trial_and_touch_nothing
     changed = {name for name, tensor in weights.items() if not torch.equal(tensor, own[name])}
     assert changed and all(name.startswith("waveform_decoder.trunk.") for name in changed)
     assert {tensor.dtype for tensor in weights.values()} == {tensor.dtype for tensor in own.values()}
+
+
+@pytest.mark.slow
+def test_the_steps_are_those_without_a_trial(starter, project, tmp_path, quick, monkeypatch):
+    quick(12)
+    weights, _ = _export(project, starter, tmp_path)
     monkeypatch.setattr(module, "TRIAL_STEPS", 12)
     whole, _ = _export(project, starter, tmp_path)
     assert all(torch.equal(tensor, whole[name]) for name, tensor in weights.items())
 
 
+@pytest.mark.slow
 def test_a_decoder_that_got_worse_is_not_kept(starter, project, tmp_path, quick):
     quick(2, learning_rate=10.0)
     weights, about = _export(project, starter, tmp_path)
@@ -101,6 +106,7 @@ def test_a_decoder_that_got_worse_is_not_kept(starter, project, tmp_path, quick)
     assert all(torch.equal(tensor, own[name]) for name, tensor in weights.items())
 
 
+@pytest.mark.slow
 def test_a_decoder_that_ten_steps_do_not_help_learns_no_further(starter, project, tmp_path, quick):
     quick(500, learning_rate=1e-9)
     weights, about = _export(project, starter, tmp_path)
@@ -155,6 +161,7 @@ def test_several_speakers_are_not_learned_as_one(starter, project, tmp_path, qui
     assert about["decoder"]["kept"] == "the base's own: the clips are of 2 speakers"
 
 
+@pytest.mark.slow
 def test_clips_that_the_model_cannot_read_are_left_out(starter, project, tmp_path, quick):
     quick(1)
     synthesizer, clips = Synthesizer(starter), read_manifest(project.train_csv)
@@ -197,7 +204,8 @@ def test_how_many_steps_are_asked_for(starter, monkeypatch):
             fit_steps(starter, _asked(**wrong))
 
 
-@pytest.mark.parametrize("critic", ["spectral", pytest.param("hifigan", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("critic", ["spectral", "hifigan"])
 def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_path, monkeypatch, critic):
     """With the tiny base's random decoder: what is kept is not asked here, but that all of it can be trained."""
     small = replace(
@@ -251,6 +259,7 @@ def synthesizers() -> set[int]:
     return {id(one) for one in gc.get_objects() if issubclass(type(one), Synthesizer | SpeechBatch)}
 
 
+@pytest.mark.slow
 def test_on_a_gpu_the_fit_has_the_memory_for_itself(project, tmp_path, monkeypatch):
     """No synthesizer, with its caches and prepared weights, is alive beside it, and the GPT has left the GPU."""
     moved: list[XttsGpt] = []

@@ -59,8 +59,8 @@ def test_each_checkpoint_gets_a_score_of_the_same_texts(request_of):
 @pytest.mark.parametrize(
     ("deadline", "slower", "checkpoints", "texts"),
     [
-        (40, 0, 3, 5),
-        (12, 0, 2, 2),
+        pytest.param(40, 0, 3, 5, marks=pytest.mark.slow),
+        pytest.param(12, 0, 2, 2, marks=pytest.mark.slow),
         (30, 2, 2, 3),
         (14, 2, 0, 0),
         (11, 0, 0, 0),

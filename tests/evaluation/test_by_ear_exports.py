@@ -47,6 +47,7 @@ def said(request: dict[str, Any], begun: float) -> list[dict[str, Any]]:
     return [json.loads(line) for line in pipe.getvalue().splitlines() if line]
 
 
+@pytest.mark.slow
 def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of, tmp_path):
     # Both speak the texts as they are, whatever the project's table says.
     table = Path(request_of["model"]).parent / "pronunciations.csv"
@@ -73,7 +74,9 @@ def test_short_time_and_unreadable_texts_are_reasons(request_of):
 
 
 # A second a text: four first, and then as many as fit three and a half times.
-@pytest.mark.parametrize(("deadline", "texts"), [(21.5, 5), (18.0, 4), (17.0, None)])
+@pytest.mark.parametrize(
+    ("deadline", "texts"), [(21.5, 5), pytest.param(18.0, 4, marks=pytest.mark.slow), (17.0, None)]
+)
 def test_texts_are_left_out_where_time_is_short(request_of, monkeypatch, deadline, texts):
     at_its_own_pace(monkeypatch, lambda now: 1.0)
     request = request_of | {"texts": [f"{text} {n}" for n in range(2) for text in TEXTS]}

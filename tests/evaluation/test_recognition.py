@@ -129,6 +129,7 @@ BOOK = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.programs("espeak-ng", "recognizer")
 def test_recordings_are_transcribed_with_real_weights(tmp_path):
     source = tmp_path / "book"
@@ -148,6 +149,7 @@ def test_recordings_are_transcribed_with_real_weights(tmp_path):
     assert len(report.used) >= 2 and len(said & recognized) >= 0.8 * len(said)
 
 
+@pytest.mark.slow
 @pytest.mark.programs("espeak-ng", "recognizer")
 def test_the_guard_of_words_knows_a_wrong_sentence_with_real_weights():
     check, tokenizer = word_check(str(packaged("tiny.en")), device="cpu"), find_base("starter").tokenizer()
@@ -156,6 +158,7 @@ def test_the_guard_of_words_knows_a_wrong_sentence_with_real_weights():
     assert right < 0.2 < 0.5 < wrong
 
 
+@pytest.mark.slow
 @pytest.mark.programs("espeak-ng", "multilingual-recognizer")
 def test_real_weights_recognize_spanish(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)

@@ -1,6 +1,7 @@
 """Measures of words against sentences whose words are known."""
 
 import numpy as np
+import pytest
 
 from tests.evaluation.sounds import NUM_WORDS, in_a_room, near_misses, recording, sentence, swapped
 from utils.evaluation.features import mfccs, trimmed
@@ -31,6 +32,7 @@ def test_the_right_words_pass_the_near_miss_test():
     assert [near_miss_rank(one, one, seed=seed) for seed, one in enumerate(SENTENCES)] == [1] * len(SENTENCES)
 
 
+@pytest.mark.slow
 def test_half_of_the_words_wrong_fails_the_near_miss_test():
     spoken = [swapped(one, 0.5, seed=seed) for seed, one in enumerate(SENTENCES)]
     ranks = [

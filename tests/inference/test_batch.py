@@ -115,7 +115,7 @@ def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precisio
     assert [warning for warning in every_warning if "TF32" in str(warning.message)] == []
 
 
-@pytest.mark.parametrize("speed", [1.0, 0.7])
+@pytest.mark.parametrize("speed", [pytest.param(1.0, marks=pytest.mark.slow), 0.7])
 def test_chunks_are_the_whole_sentence(starter, speed):
     for whole, streamed in zip(
         spoken(starter, utterances(starter, settings=SpeechSettings(speed=speed))),
@@ -125,6 +125,7 @@ def test_chunks_are_the_whole_sentence(starter, speed):
         assert whole.shape == streamed.shape and (whole - streamed).abs().max() < 1e-4
 
 
+@pytest.mark.slow
 def test_chunks_of_stocks_decoder_are_the_whole_sentence(tiny):
     latents = torch.randn(1, 18, tiny.gpt.shape.width, generator=torch.Generator().manual_seed(0))
     embedding = tiny.default_voice().embedding

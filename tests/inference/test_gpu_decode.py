@@ -200,6 +200,7 @@ def test_other_weights_and_fewer_slots_never_hold_two_caches(allocations, precis
     assert allocations == [(8, 0), (2, 0), (2, 0)]
 
 
+@pytest.mark.slow
 def test_memory_of_a_model_is_that_of_its_tensors(monkeypatch):
     assert Synthesizer(find_base("starter")).num_bytes > 20_000_000
     base = find_base("tiny")

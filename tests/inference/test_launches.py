@@ -11,7 +11,7 @@ from utils.inference.decode import Decoder
 from utils.model.gpt import XttsGpt
 
 
-@pytest.mark.parametrize("is_greedy", [True, False])
+@pytest.mark.parametrize("is_greedy", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("precision", "most"), [("fp32", 420), ("bf16", 480)])
 def test_a_code_of_eight_sentences_takes_few_kernels_and_waits_for_nothing(monkeypatch, precision, most, is_greedy):
     monkeypatch.setattr(Decoder, "_capture_all", lambda self: None)

@@ -38,7 +38,9 @@ def test_voice_of_a_recording_equals_stock(ours, stock, demo_clip):
     assert torch.cosine_similarity(voice.embedding.flatten(), embedding.flatten(), dim=0) > 0.99
 
 
-@pytest.mark.parametrize(("text", "repetition_penalty"), [(LONG, 1.0), ("No.", 5.0)])
+@pytest.mark.parametrize(
+    ("text", "repetition_penalty"), [pytest.param(LONG, 1.0, marks=pytest.mark.slow), ("No.", 5.0)]
+)
 def test_greedy_codes_and_sound_equal_stock(ours, stock, demo_clip, text, repetition_penalty):
     voice = ours.voice(demo_clip)
     tokens = ours.tokenizer.encode(text, "en")

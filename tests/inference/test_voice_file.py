@@ -139,6 +139,7 @@ _NUMBERS_OF_A_RANK = 4 * (4 * 128 + 2 * 128 + 5 * 128 + 5 * 128)
 """Of the tiny base: four blocks, inputs and outputs of their four products."""
 
 
+@pytest.mark.slow
 def test_voices_that_nobody_uses_make_room(anna, ben):
     base = Synthesizer(find_base("tiny"))
     voice = base.adapted(voice_of(anna))
@@ -158,6 +159,7 @@ def test_voices_that_nobody_uses_make_room(anna, ben):
     assert codes(voice, "greedy") == alone
 
 
+@pytest.mark.slow
 def test_memory_of_voices_is_counted_and_freed_with_their_model(anna):
     cache = ModelCache("cpu")
     before = cache.load(kind="base", source="tiny").num_bytes
@@ -318,6 +320,7 @@ def test_what_is_no_file_or_cut_is_refused_without_a_trace(anna, tmp_path, capfd
         assert end.value.code == 2 and message in said and "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_its_base_is_downloaded_by_the_name_in_the_file(anna, tmp_path, monkeypatch, capfd):
     files = published_tiny()
     origin = {"name": "v2.0.2", "folder": "", "sha256": hashlib.sha256(files["model.pth"]).hexdigest()}

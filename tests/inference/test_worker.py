@@ -118,6 +118,7 @@ def test_a_take_shows_the_words_that_were_said_otherwise(queue, project):
     assert "pronounced" not in say(queue, project, "No, Dr.").message
 
 
+@pytest.mark.slow
 def test_a_take_is_spoken_by_several_voices(queue, project):
     library = VoiceLibrary(project.output)
     library.make("ben", [next((project.dataset / "wavs").iterdir())])
@@ -134,6 +135,7 @@ def test_a_take_is_spoken_by_several_voices(queue, project):
     assert not failed.sentences, "it is said before the first line is spoken"
 
 
+@pytest.mark.slow
 def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path, monkeypatch):
     def fail(batch: SpeechBatch) -> None:
         raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")

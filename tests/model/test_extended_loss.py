@@ -145,6 +145,7 @@ def test_an_extended_model_is_extended_again_with_both_languages_unchanged(engli
         assert abs(after.total - before.total) <= 1e-6
 
 
+@pytest.mark.slow
 def test_stock_speaks_the_old_language_the_same_before_and_after(english, extended, tmp_path):
     shutil.copytree(extended.folder, tmp_path / "grown")
     state: State = extended.state()

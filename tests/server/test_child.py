@@ -76,6 +76,7 @@ def test_a_port_that_is_taken_or_is_none_is_answered(studio):
             server.start(studio, {"inference.port": port})
 
 
+@pytest.mark.slow
 def test_it_speaks_and_ends_with_the_page_that_started_it(tmp_path):
     with subprocess.Popen([sys.executable, "-c", APP, str(tmp_path)], stdout=subprocess.PIPE, text=True) as app:
         assert app.stdout is not None

@@ -22,6 +22,7 @@ def listen(page: Page, server: Server, num_sentences: int) -> None:
     expect(page.locator("audio")).not_to_have_js_property("currentTime", 0, timeout=SLOW_MS)
 
 
+@pytest.mark.slow
 def test_speech_of_a_browser_that_closes_ends_and_frees_the_queue(server):
     with running_browser() as browser:
         listen(browser.new_page(), server, 300)

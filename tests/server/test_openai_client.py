@@ -104,6 +104,7 @@ def test_events_hold_the_same_speech_and_an_account(client, spoken):
     assert -0.2 < usage["output_tokens"] * 1024 / 22_050 - len(spoken) / 24_000 < 0.7
 
 
+@pytest.mark.slow
 def test_a_seed_speaks_the_same_beside_others(client, spoken):
     others = [f"Number {number} is another sentence that continues for a while." for number in range(6)]
     with ThreadPoolExecutor(8) as pool:
@@ -198,6 +199,7 @@ def test_openai_names_of_models_mean_the_default_model(client, model):
     assert client.models.retrieve(model).id == model
 
 
+@pytest.mark.slow
 def test_openai_names_of_voices_mean_those_of_the_model_in_order(client, server):
     found = names(server)
     for name, own in zip(
@@ -214,6 +216,7 @@ def test_numbers_may_come_as_text_and_the_model_and_voice_be_missing(server):
     assert answer.status_code == 400 and "speed is 'fast'; use a number" in answer.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_voices_are_mixed_by_weight(client):
     recording = Path("assets/starter/reference.wav").read_bytes()
     client.audio.voices.create(audio_sample=("ben.wav", recording), name="ben", consent="mine")

@@ -99,6 +99,7 @@ def test_a_request_is_spoken_as_the_engine_speaks_it(service, alone):
     assert streamed.first_sound_s < WAIT_S and service.num_live == 0
 
 
+@pytest.mark.slow
 def test_words_of_a_projects_table_are_said_otherwise_by_its_models(make, tmp_path):
     base = find_base("tiny")
     shutil.copytree(base.folder, tmp_path / "anna" / "ready")
@@ -113,6 +114,7 @@ def test_words_of_a_projects_table_are_said_otherwise_by_its_models(make, tmp_pa
     assert np.array_equal(speech("No, Dr."), wanted) and not np.array_equal(plain, wanted)
 
 
+@pytest.mark.slow
 def test_a_text_is_spoken_by_several_voices(service):
     VoiceLibrary(service.output).make("ben", [next(Path("assets/demo_voice/wavs").iterdir())])
     text = '<speak>No. <voice name="ben">No.</voice></speak>'
@@ -145,6 +147,7 @@ def test_a_first_sentence_goes_before_the_rest_of_a_long_text(make):
     assert long.wait(WAIT_S)
 
 
+@pytest.mark.slow
 def test_a_listener_that_takes_nothing_is_given_up(make, monkeypatch):
     monkeypatch.setattr("utils.inference.generation.BUFFER_S", 3.0)
     service = make(stall_s=1.0)
@@ -155,6 +158,7 @@ def test_a_listener_that_takes_nothing_is_given_up(make, monkeypatch):
     assert generation.buffered_s < 20
 
 
+@pytest.mark.slow
 def test_a_slow_listener_gets_all(service, monkeypatch):
     monkeypatch.setattr("utils.inference.generation.BUFFER_S", 2.0)
     text = " ".join([TEXT] * 4)

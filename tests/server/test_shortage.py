@@ -66,6 +66,7 @@ def test_shortage_while_speaking_frees_first_and_loses_no_request(make, monkeypa
     assert same(received(ask(service)), alone)
 
 
+@pytest.mark.slow
 def test_device_without_room_for_one_sentence_answers_and_loads_again_later(make, monkeypatch):  # noqa: F811
     service = make(slots=4)
     assert answers(service, ask(service)) == ["spoken"]
@@ -77,6 +78,7 @@ def test_device_without_room_for_one_sentence_answers_and_loads_again_later(make
     assert answers(service, ask(service)) == ["spoken"]
 
 
+@pytest.mark.slow
 def test_device_that_fails_ends_requests_and_not_the_engine(make, monkeypatch):  # noqa: F811
     service = make(slots=4)
     assert answers(service, ask(service)) == ["spoken"]

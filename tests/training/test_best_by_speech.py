@@ -127,6 +127,7 @@ def best_of(run: TrainResult | Path) -> str:
     return best.name
 
 
+@pytest.mark.slow
 def test_the_last_one_wins_over_the_lowest_loss(train):
     result = train([1.0, 2.0], SCORES, scores_of(step3=2.0, step6=2.5))
     assert best_of(result) == "best-00000006" and result.best_loss == 1.0
@@ -142,6 +143,7 @@ def test_the_last_one_wins_over_the_lowest_loss(train):
     assert lines == ["best checkpoint: step 6, it speaks best (step 3 2.00, step 6 2.50 of 3; 4 texts)"]
 
 
+@pytest.mark.slow
 def test_older_checkpoints_that_were_kept_may_win_and_the_loss_decides_between_equal_scores(train):
     points = scores_of(step3=1.0, step6=1.5, step9=1.5, step12=1.5)
     result = train([1.0, 3.0, 2.0, 4.0], SCORES, points, keep_checkpoints=9)

@@ -31,6 +31,7 @@ def after(step: int, action) -> Progresses:
     return Progresses(steps=steps)
 
 
+@pytest.mark.slow
 def test_patience_ends_a_run_that_no_longer_gains_and_more_may_be_asked_for(project, monkeypatch):
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0, 1.5, 1.5, 1.5])
     monkeypatch.setattr(Recovery, "evaluate", lambda self, batches: Losses(text=0.0, codes=next(losses)))
@@ -99,6 +100,7 @@ def test_the_best_weights_are_the_best_on_disk_also_when_their_first_save_failed
     verify(result.checkpoint.parent)
 
 
+@pytest.mark.slow
 def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project, monkeypatch):
     disk = Disk(monkeypatch)
     settings = config_of(project, batch_size=2, checkpoint_every=2)
@@ -127,7 +129,7 @@ def undisturbed(file_project: Project) -> TrainResult:
     return fine_tune(config_of(file_project, batch_size=1, num_epochs=2))
 
 
-@pytest.mark.parametrize(("workers", "fault"), [(2, "gone"), (0, "shorter")])
+@pytest.mark.parametrize(("workers", "fault"), [(2, "gone"), pytest.param(0, "shorter", marks=pytest.mark.slow)])
 def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(project, undisturbed, workers, fault):
     path = project.dataset / "wavs" / "clip4.wav"
     original = path.read_bytes()

@@ -137,6 +137,7 @@ def test_rows_that_nobody_knows_are_reported(georgian, grown, tmp_path, caplog):
     )
 
 
+@pytest.mark.slow
 def test_the_seed_chooses_where_lora_begins(project):
     def begin(seed: int) -> dict[str, torch.Tensor]:
         # The steps are so small that the first values are still there.

@@ -156,6 +156,7 @@ def assert_same_weights(run: Path, other: Path) -> None:
         torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
 
 
+@pytest.mark.slow
 def test_out_of_memory_in_one_process_ends_both_and_the_newest_checkpoint_resumes(processes, project):
     assert begin(processes, project, "--checkpoint-every", "1", fault="memory") == [2, 2], logs(project)
     assert "out of memory in process 1 of 2 at step 3" in logs(project)
@@ -181,6 +182,7 @@ def test_another_checkout_is_a_difference(monkeypatch):
         distributed.require_alike({"clips": "the same"})
 
 
+@pytest.mark.slow
 def test_two_processes_train_like_one_that_accumulates(processes, project):
     """Also where one process does a part of the run.
 

@@ -85,6 +85,7 @@ def test_on_a_gpu_a_run_begins_with_its_largest_batch_and_is_otherwise_the_same(
     assert kinds.index("warning") < kinds.index("step")
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_does_not_fit_is_made_in_smaller_parts(project, monkeypatch):
     settings = config_of(project, batch_size=1, eval_batch_size=2, num_epochs=1)
     whole = fine_tune(settings)
@@ -94,6 +95,7 @@ def test_an_evaluation_that_does_not_fit_is_made_in_smaller_parts(project, monke
     assert [event["eval_batch"] for event in warnings_of(shrunk.folder)] == [1]
 
 
+@pytest.mark.slow
 def test_with_a_single_clip_checkpointing_is_turned_on_and_then_the_longest_clip_is_named(project, monkeypatch):
     settings = config_of(project, batch_size=2, eval_batch_size=1, num_epochs=1, dropout=0.0)
     whole = fine_tune(settings)
@@ -107,6 +109,7 @@ def test_with_a_single_clip_checkpointing_is_turned_on_and_then_the_longest_clip
         fine_tune(settings)
 
 
+@pytest.mark.slow
 def test_checkpointing_that_is_turned_on_later_is_proven_anew(project, monkeypatch):
     forward, passes = XttsGpt.forward, iter(range(2))
 
@@ -122,6 +125,7 @@ def test_checkpointing_that_is_turned_on_later_is_proven_anew(project, monkeypat
     assert states == [(1, "off"), (3, "on")]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_computes_in_the_same_pieces(project, monkeypatch):
     settings = config_of(project, batch_size=NUM_CLIPS, dropout=0.1, schedule="constant")
     limit_clips(monkeypatch, 2)
@@ -185,6 +189,7 @@ def test_a_real_allocation_limit_shrinks_the_micro_batch(tmp_path):
     assert events_of(folder)[-1]["kind"] == "finished"
 
 
+@pytest.mark.slow
 def test_an_evaluation_begins_anew_when_memory_runs_out_half_way(project, monkeypatch):
     """Batches that were scored before the failure count once, and none is skipped."""
     settings = config_of(project, batch_size=1, eval_batch_size=1, num_epochs=1)

@@ -137,6 +137,7 @@ def test_all_faulty_settings_are_told_together(project):
     assert all(name in str(error.value) for name in ("batch_size", "grad_clip_norm", "weight_decay"))
 
 
+@pytest.mark.slow
 def test_the_best_is_the_best_however_slow_the_disk(project, monkeypatch):
     sync = state_module.sync
 

@@ -17,9 +17,8 @@ from utils.training.train import Progresses, fine_tune
 log = logging.getLogger(__name__)
 
 
-@pytest.mark.parametrize(
-    ("steps", "settled"), [(72, 36), pytest.param(2_000, 200, marks=[pytest.mark.slow, pytest.mark.timeout(5_400)])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("steps", "settled"), [(72, 36), pytest.param(2_000, 200, marks=pytest.mark.timeout(5_400))])
 def test_memory_and_open_files_do_not_grow(project, steps, settled):
     """Saves every 20 steps and evaluates every 6; the short form allows for what libraries take late."""
     process, seen = psutil.Process(), {}

@@ -30,7 +30,9 @@ def undisturbed(tmp_path_factory) -> Path:
     return fine_tune(config_of(make_project(tmp_path_factory.mktemp("whole")), **SETTINGS)).folder
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_undisturbed(
     project, undisturbed, monkeypatch, capsys, number, status
 ):

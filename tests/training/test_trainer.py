@@ -67,6 +67,7 @@ def batches_of(clips, size: int) -> list:
     return list(make_loader(dataset, places, join, num_workers=0))
 
 
+@pytest.mark.slow
 def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_would(clips):
     """Also what dropout draws: a resumed run watches a step that an undisturbed one does not."""
     options = {"dropout": 0.1, "sdpa": True, "checkpointing": "full"}

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.sounds import speech
 from tests.webui.app import ROOT
 from tests.webui.browser import open_folds
 from tests.webui.small_project import make_project
+from utils.audio.write import write_wav
+from utils.options import DATASET_RATE
 from webui import text
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
@@ -85,13 +88,24 @@ def test_a_voice_is_made_by_mouse(page, faults):
     create_project(page)
     make_dataset(page)
     fix_clip(page)
-    train_and_watch(page)
-    refresh_in_mid_run(page)
-    stop_and_resume(page)
+    train(page)
     export(page)
     listen(page)
     assert faults == []
     assert_harmless(page)
+
+
+@pytest.mark.slow
+def test_a_run_is_watched_stopped_and_resumed_by_mouse(page, faults, own_output, own_address):
+    project = make_project(own_output, "watched")
+    for number, sound in enumerate(sorted((project.dataset / "wavs").iterdir())):
+        write_wav(sound, speech(2.0, seed=number), DATASET_RATE)
+    page.goto(f"{own_address}?project=watched&tab=train")
+    expect(page.locator("#project input")).to_have_value("watched")
+    watch(page)
+    refresh_in_mid_run(page)
+    stop_and_resume(page)
+    assert faults == []
 
 
 def create_project(page: Page) -> None:
@@ -137,7 +151,7 @@ def fix_clip(page: Page) -> None:
     assert_harmless(page)
 
 
-def train_and_watch(page: Page) -> None:
+def train(page: Page) -> None:
     open_tab(page, text.TRAIN_TAB)
     expect(page.locator("#badge-sdpa")).to_contain_text(text.NOT_KNOWN)
     page.locator("#switch-gradient-checkpointing input").check()
@@ -145,14 +159,23 @@ def train_and_watch(page: Page) -> None:
     page.locator("#switch-mixed-precision input").check()
     page.locator("#switch-mixed-precision input").uncheck()
     expect(page.locator("#switch-sdpa input")).to_be_checked()
+    page.locator("#set-num-epochs textarea, #set-num-epochs input").fill("3")
+    page.locator("#step-2").click()
+    # The badges are filled by the run's proofs, in words about what was seen.
+    expect(page.locator("#badge-gradient-checkpointing .badge")).to_have_text(text.ON, timeout=SLOW_MS)
+    expect(page.locator("#badge-sdpa .badge")).to_have_text(text.ON)
+    expect(page.locator("#train-progress .badge")).to_have_text("finished", timeout=SLOW_MS)
+    page.wait_for_function(TWO_CURVES, timeout=SLOW_MS)
+    shot(page, "training")
+
+
+def watch(page: Page) -> None:
+    """A run that goes on until it is stopped."""
     page.locator("#set-num-epochs textarea, #set-num-epochs input").fill("400")
     idle = page.locator("#gpu-panel").inner_text()
     assert "GB" in idle and text.USED_BY_RUN not in idle
     page.locator("#step-2").click()
     expect(page.locator("#train-progress")).to_contain_text("step", timeout=SLOW_MS)
-    # The badges are filled by the run's proofs, in words about what was seen.
-    expect(page.locator("#badge-gradient-checkpointing .badge")).to_have_text(text.ON, timeout=SLOW_MS)
-    expect(page.locator("#badge-sdpa .badge")).to_have_text(text.ON)
     first = step_shown(page)
     expect(page.locator("#loss-plot")).to_be_visible(timeout=SLOW_MS)
     assert wait_for_more(page, first)
@@ -181,10 +204,9 @@ def wait_for_more(page: Page, step: int) -> bool:
 def refresh_in_mid_run(page: Page) -> None:
     before = step_shown(page)
     page.reload()
-    expect(page.locator("#project input")).to_have_value("maria")
+    expect(page.locator("#project input")).to_have_value("watched")
     open_tab(page, text.TRAIN_TAB)
     assert wait_for_more(page, before)
-    shot(page, "training")
 
 
 def stop_and_resume(page: Page) -> None:

@@ -104,6 +104,7 @@ def voice(address: str, output: Path, tmp_path_factory: pytest.TempPathFactory) 
     return made
 
 
+@pytest.mark.slow
 def test_every_kind_of_upload_becomes_clips(voice, tmp_path):
     _, recordings = every_kind(tmp_path / "again")
     used = {Path(clip["source"]).name for clip in voice.clips(lambda clip: clip["status"] == "used")}
@@ -139,6 +140,7 @@ def test_a_language_is_looked_at_and_the_base_extended(voice, tmp_path):
     assert Path(found["made"]) == voice.folder / "base-amh"
 
 
+@pytest.mark.slow
 def test_uploads_are_found_under_the_names_of_their_table(voice, tmp_path):
     """gradio takes signs out of names and cuts them at 200 bytes, our folder takes out more and cuts at 150."""
     cut = "a name of 200 bytes, " + "長い" * 29

@@ -103,6 +103,7 @@ def page_of(browser: Browser, address: str, code: str, size: str) -> Iterator[Pa
     context.close()
 
 
+@pytest.mark.slow
 def test_a_dataset_is_filled_in_by_keys(browser, address):
     """The mouse walks in English on a desk. What happens after Step 1 is for the slow form."""
     with page_of(browser, address, "es", "phone") as page:

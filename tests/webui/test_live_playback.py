@@ -98,6 +98,7 @@ def undisturbed(test: Callable[..., None]) -> Callable[..., None]:
     return tried
 
 
+@pytest.mark.slow
 @undisturbed
 def test_chunks_are_played_behind_one_another_and_are_the_recording(browser, tmp_path):
     sound, pcm = LiveSound(), speech(4.0)
@@ -132,6 +133,7 @@ def test_closed_browser_is_not_listened_for_any_more(browser):
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 @undisturbed
 def test_before_a_gap_the_sound_ends_softly_and_after_it_begins_softly(browser):
     sound, pcm = LiveSound(), speech(1.0)

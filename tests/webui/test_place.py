@@ -50,8 +50,6 @@ new PerformanceObserver(list => {
 }).observe({ type: 'layout-shift', buffered: true })"""
 MAX_SHIFT = 0.05
 """How far what is seen moves while the page is filled; 0.1 to 0.9 without the page's care for it."""
-FILLED = [("data", "phone"), ("train", "desk")]
-"""Tabs that the quick tests fill, with the size of the screen."""
 KEYS = "() => [...document.querySelectorAll('[role=status]')].map(e => e.textContent).filter(t => /^common\\./.test(t))"
 UNNAMED = """() => [...document.querySelectorAll('input, textarea, select, button')]
     .filter(e => e.offsetParent !== null && e.type !== 'file')
@@ -115,15 +113,15 @@ def desk(pages: dict[str, Page], own_address: str) -> Page:
     return shown(pages["desk"], own_address)
 
 
-def shown(page: Page, address: str, **asked: str) -> Page:
+def shown(page: Page, url: str, **asked: str) -> Page:
     """The page at a project, which it is loaded for unless it shows it already."""
     if asked or "project=maria" not in page.url:
-        load(page, address, **asked)
+        load(page, url, **asked)
     return page
 
 
-def load(page: Page, address: str, **asked: str) -> None:
-    page.goto(f"{address}?{'&'.join(f'{name}={value}' for name, value in ({'project': 'maria'} | asked).items())}")
+def load(page: Page, url: str, **asked: str) -> None:
+    page.goto(f"{url}?{'&'.join(f'{name}={value}' for name, value in ({'project': 'maria'} | asked).items())}")
     filled(page)
 
 
@@ -146,14 +144,9 @@ def choose_project(page: Page, name: str) -> None:
     page.wait_for_url(re.compile(f"project={name}"))
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        pytest.param(name, size, marks=[] if (name, size) in FILLED else [pytest.mark.slow])
-        for name in TABS
-        for size in SIZES
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABS)
+@pytest.mark.parametrize("size", SIZES)
 def test_nothing_moves_while_the_page_is_filled(pages, own_address, name, size):
     """On a busy machine an answer may come after all that was waited for: only what moves each time is a fault."""
     shifts = []
@@ -164,7 +157,7 @@ def test_nothing_moves_while_the_page_is_filled(pages, own_address, name, size):
     assert min(shifts) < MAX_SHIFT, shifts
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.slow)])
 def test_every_tab_shows_its_action_in_english(pages, own_address, size):
     page = shown(pages[size], own_address)
     expect(chosen(page)).to_have_value("maria")
@@ -196,11 +189,8 @@ def parts_asked_for(page: Page) -> Counter[str]:
     return asked
 
 
-def test_project_and_tab_stand_in_the_address_and_each_part_is_asked_for_once(desk):
-    tab(desk, "inference").click()
-    desk.wait_for_url(re.compile("tab=inference"))
-    tab(desk, "train").click()
-    desk.wait_for_url(re.compile("tab=train"))
+@pytest.mark.slow
+def test_each_part_is_asked_for_once(desk):
     # On a busy machine the first poll may come before the base, and tab 1 is filled for each: only what is asked for
     # again each time is a fault.
     for _ in range(3):
@@ -208,6 +198,13 @@ def test_project_and_tab_stand_in_the_address_and_each_part_is_asked_for_once(de
         if max(asked.values()) == 1:
             break
     assert asked["data_show"] == max(asked.values()) == 1, asked
+
+
+def test_project_and_tab_stand_in_the_address(desk):
+    tab(desk, "inference").click()
+    desk.wait_for_url(re.compile("tab=inference"))
+    tab(desk, "train").click()
+    desk.wait_for_url(re.compile("tab=train"))
     expect(tab(desk, "train")).to_have_attribute("aria-selected", "true")
     desk.go_back()
     expect(tab(desk, "inference")).to_have_attribute("aria-selected", "true")
@@ -258,6 +255,7 @@ def test_clips_are_found_and_walked_through_by_keys(desk):
     expect(title).to_contain_text(text.STATUS["used"])
 
 
+@pytest.mark.slow
 def test_every_field_has_a_name_for_screen_readers(desk):
     """With every fold open, and the editor of a clip."""
     tab(desk, "data").click()
@@ -291,7 +289,7 @@ def test_the_step_listen_leads_into_the_text(desk):
 
 
 def test_without_the_server_one_banner_says_so_until_it_answers(pages, own_address, said):
-    page = shown(pages["phone"], own_address)
+    page = shown(pages["desk"], own_address)
     banner = page.locator("#offline-banner")
     expect(banner).to_be_hidden()
     page.context.set_offline(True)
@@ -305,18 +303,16 @@ def test_without_the_server_one_banner_says_so_until_it_answers(pages, own_addre
 @pytest.mark.parametrize(
     ("size", "theme"),
     [
-        ("phone", "light"),
+        ("desk", "light"),
         pytest.param("desk", "dark", marks=pytest.mark.slow),
         pytest.param("phone", "dark", marks=pytest.mark.slow),
-        pytest.param("desk", "light", marks=pytest.mark.slow),
+        pytest.param("phone", "light", marks=pytest.mark.slow),
     ],
 )
 def test_nothing_serious_keeps_people_out(pages, own_address, size, theme):
     """By axe-core, against WCAG 2.2 AA: names, roles, contrast and order of each tab; nor need they scroll sideways."""
     script = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
-    page = pages[size]
-    # Not as another test left it: gradio loads a page again that was without its server.
-    load(page, own_address, **({"__theme": theme} if theme == "dark" else {}))
+    page = shown(pages[size], own_address, **({"__theme": theme} if theme == "dark" else {}))
     page.add_style_tag(content=STILL)
     page.evaluate(script)
     for name in TABS:
@@ -332,6 +328,7 @@ def test_nothing_serious_keeps_people_out(pages, own_address, size, theme):
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"], name
 
 
+@pytest.mark.slow
 def test_a_project_that_is_gone_leaves_the_page_with_one_that_is_there(pages, own_address):
     page = pages["desk"]
     load(page, own_address, project="missing", tab="nothing")

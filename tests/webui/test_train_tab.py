@@ -167,6 +167,7 @@ def test_stop_stands_where_train_was_while_a_run_goes_on(page):
     shot(page, "train-running-phone")
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.programs
 def test_another_run_can_be_queued_while_one_goes_on(page):

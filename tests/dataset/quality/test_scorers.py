@@ -91,6 +91,7 @@ def test_the_bases_own_speaker_encoder_embeds_each_voice_once(tmp_path, monkeypa
     assert [clip.measures for clip in again.used] == [clip.measures for clip in report.used]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["tiny", "starter"])
 def test_the_encoder_for_many_crops_gives_the_embeddings_of_the_bases_own(base):
     wavs = crops(torch.cat([load_audio(clip.audio, DATASET_RATE) for clip in demo_clips(8)], dim=1))

@@ -50,6 +50,7 @@ def test_texts_of_a_split_stay_in_it_and_repeat_with_the_seed(words):
     assert as_sentence("a dog,") == "A dog." and as_sentence("who?") == "Who?"
 
 
+@pytest.mark.slow
 def test_no_training_clip_has_a_held_out_voice_and_any_beginning_has_the_mix(words):
     sets = corpus.plan(VOICES)
     kept = {name for names in HELD_OUT.values() for name in names}
@@ -108,6 +109,7 @@ def test_a_shard_holds_each_clip_with_its_phonemes_and_is_read_back(tmp_path):
     assert (np.bincount(found)[second.tokens[1]] >= 4) and found[0] == 0 and found[-1] == 0
 
 
+@pytest.mark.slow
 def test_a_run_makes_what_is_missing_and_keeps_to_the_first_plan(tmp_path, words, monkeypatch):
     made = SineTeacher()
     monkeypatch.setattr(corpus, "Teacher", lambda voices: made)

@@ -274,6 +274,7 @@ def test_the_norm_of_the_speaker_encoder_becomes_a_part_of_its_last_layer():
     assert torch.allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_stages_make_a_base_that_the_engine_loads(trained):
     base = Base(trained / "starter")
     check_files(base.folder, base.about, must_list=True)
@@ -289,6 +290,7 @@ def test_the_stages_make_a_base_that_the_engine_loads(trained):
     assert len(rows) == 40 and all(row.speaker == "demo" for row in rows)
 
 
+@pytest.mark.slow
 def test_packed_scores_are_those_of_the_gpt_less_a_constant(trained):
     bias = Base(trained / "starter").state()["gpt.mel_head.bias"].float()
     shift = read_weights(trained / "gpt" / "gpt.safetensors")["mel_head.bias"] - bias
@@ -314,6 +316,7 @@ def test_codes_are_those_of_the_engines_encoder(work):
     assert (ours == theirs).float().mean() > 0.8
 
 
+@pytest.mark.slow
 def test_mistakes_are_the_gpts_own_codes(trained, monkeypatch):
     for name, value in (("LAYERS", 6), ("WIDTH", 64), ("HEADS", 2)):
         monkeypatch.setattr(gpt, name, value)
