@@ -66,6 +66,7 @@ def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of, tmp_
     assert found["model"]["words"] < 0.5 and is_worse(found)
 
 
+@pytest.mark.slow
 def test_short_time_and_unreadable_texts_are_reasons(request_of):
     (found,) = said(request_of | {"seconds": 0.001}, time.monotonic())
     assert found["kind"] == "skipped" and "the time is too short" in found["reason"]

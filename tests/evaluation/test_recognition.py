@@ -68,6 +68,7 @@ def why_none(weights: str | None, language: str) -> str:
     return usable(partial(find_recognizer, weights, language))[1]
 
 
+@pytest.mark.slow
 def test_weights_are_given_by_folder_or_variable_or_not_at_all(whisper, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "")
     assert recognizer_folder() is None and "requirements-quality.txt" in why_none(None, "en")

@@ -127,6 +127,7 @@ def test_speed_shortens_speech(client, spoken):
     assert 0.4 < len(quick) / len(spoken) < 0.65
 
 
+@pytest.mark.slow
 def test_a_long_text_comes_whole_and_in_order(client):
     sentences = ["One two three four five six seven.", "Still waters run deep.", "Rome was not built in a day."]
     body = {"seed": 3, "split": "sentences"}

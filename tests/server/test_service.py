@@ -246,6 +246,7 @@ def test_the_model_used_last_stays_when_memory_is_short(make):
         assert list(small.loaded()) == [model]
 
 
+@pytest.mark.slow
 def test_models_are_unloaded_after_a_time_without_requests_and_load_again(make):
     service = make(unload_after=0.1 / 60)
     for _ in range(2):

@@ -90,6 +90,7 @@ def test_device_that_fails_ends_requests_and_not_the_engine(make, monkeypatch): 
     assert answers(service, ask(service)) == ["spoken"]
 
 
+@pytest.mark.slow
 def test_a_turn_that_fails_ends_its_requests_and_not_the_thread(make, monkeypatch):  # noqa: F811
     service = make(slots=4)
     assert answers(service, ask(service)) == ["spoken"]

@@ -229,6 +229,7 @@ def test_a_time_limit_that_ends_a_run_is_no_stop_by_a_signal(train):
     assert events_of(result.folder, "speech_scores")[0]["reason"] == "there is one checkpoint only"
 
 
+@pytest.mark.slow
 def test_a_run_whose_best_was_chosen_by_speech_goes_on_and_chooses_again(train):
     points = scores_of(step3=1.0, step6=2.0, step9=1.0, step12=1.0, step15=3.0)
     first = train([1.0, 2.0], SCORES, points)

@@ -113,6 +113,7 @@ def test_fp16_that_overflows_without_a_scale_to_lower_is_a_fault(clips):
     assert trainer.step(batches_of(listed(clips[:1]), 1)).skipped == "the gradient is not a number"
 
 
+@pytest.mark.slow
 def test_one_broken_recording_costs_its_own_steps_only_and_is_named(project):
     result = fine_tune(config_of(project, batch_size=1, num_epochs=3), progress=breaking(project, 3))
     events = events_of(result.folder)

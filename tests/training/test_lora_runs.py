@@ -67,6 +67,7 @@ def last(result: TrainResult) -> Path:
     return found
 
 
+@pytest.mark.slow
 def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgian, grown):
     rows = list(grown.added_rows() or ())
     old = [row for row in range(grown.gpt_shape().text_rows) if row not in set(rows)]

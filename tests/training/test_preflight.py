@@ -112,6 +112,7 @@ def test_batches_grow_while_they_bring_more_and_fit(project, monkeypatch):
     assert found[-2][0].name == "SDPA, mixed precision, batch 8"
 
 
+@pytest.mark.slow
 def test_a_measurement_is_of_real_steps_in_a_process_of_its_own_and_reports_what_ran(project):
     asked = {"sdpa": True, "freeze_conditioning": True}
     seen = measure_apart(settled(project, **asked), warmup=1, steps=2)

@@ -58,6 +58,7 @@ def test_a_smaller_micro_batch_gives_the_same_run(project, monkeypatch):
     assert "at step 1" in train[0]["message"] and "--gradient-checkpointing" in train[0]["message"]
 
 
+@pytest.mark.slow
 def test_on_a_gpu_a_run_begins_with_its_largest_batch_and_is_otherwise_the_same(project, monkeypatch):
     forward, sizes = XttsGpt.forward, list[int]()
 

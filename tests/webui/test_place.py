@@ -288,6 +288,7 @@ def test_the_step_listen_leads_into_the_text(desk):
     expect(box).to_have_value("Go on.")
 
 
+@pytest.mark.slow
 def test_without_the_server_one_banner_says_so_until_it_answers(pages, own_address, said):
     page = shown(pages["desk"], own_address)
     banner = page.locator("#offline-banner")

@@ -15,6 +15,7 @@ from utils.evaluation.recognition import Recognizer
 TEXTS = ("The quiet dog ran home.", "A yellow bird sang loudly.", "Zebra.")
 
 
+@pytest.mark.slow
 def test_a_gate_counts_wrong_words_of_plain_sentences_beside_the_recordings(tmp_path, monkeypatch):
     (tmp_path / "corpus").mkdir()
     clips = [Clip(speaker=name, voice={name: 1.0}, text=text) for name in (ANCHORS[0], "am_liam") for text in TEXTS]
