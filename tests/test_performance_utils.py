@@ -168,6 +168,7 @@ def peak_of_one_clip() -> int:
     return search.peaks[found]
 
 
+@pytest.mark.slow
 def test_the_moments_of_the_optimizer_count(fresh_process):
     assert fresh_process.submit(peak_of_one_clip).result(timeout=240) > 170 * MB
 

@@ -69,6 +69,7 @@ def test_the_error_falls_on_clips_it_was_not_trained_on_and_is_told(made, projec
     assert not any(path.name.startswith(".base") for path in project.folder.iterdir())
 
 
+@pytest.mark.slow
 def test_codes_of_another_dvae_are_another_cache(made, project, tmp_path):
     base, tiny = made[0], find_base("tiny")
     assert fingerprint(base.dvae, base.mel_stats()) != fingerprint(tiny.dvae, tiny.mel_stats())

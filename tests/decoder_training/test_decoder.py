@@ -46,6 +46,7 @@ def clips(tmp_path_factory) -> list[DecoderClip]:
     return made
 
 
+@pytest.mark.slow
 def test_training_brings_the_spectrum_nearer_and_leaves_the_speaker_encoder_alone(clips, tmp_path):
     decoder, logged = _decoder(), []
     before = {name: tensor.clone() for name, tensor in decoder.speaker_encoder.state_dict().items()}

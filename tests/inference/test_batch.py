@@ -272,6 +272,7 @@ def test_joined_piece_that_fails_its_guard_is_spoken_sentence_by_sentence(starte
     assert "check this sentence" not in caplog.text
 
 
+@pytest.mark.slow
 def test_sentence_by_sentence_is_a_pause_apart_and_says_what_stays_wrong(starter, monkeypatch, caplog):
     grave = Judgement(faults=("too short",), kept=9)
     (piece,) = starter.pieces("No. The train was late again. No.", "en", split="joined")

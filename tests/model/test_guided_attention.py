@@ -103,6 +103,7 @@ def test_it_stands_beside_the_loss_and_is_learned_in_training_only():
     assert model.train()(pack(texts, codes, SHAPE, reading=unknown), mels).reading.item() == 0
 
 
+@pytest.mark.slow
 def test_some_steps_teach_a_head_to_read_along():
     texts, codes, reading = clips()
     mels = torch.randn(3, 80, 37, generator=torch.Generator().manual_seed(4))

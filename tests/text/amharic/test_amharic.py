@@ -26,6 +26,7 @@ def test_sentences(written, expected):
     assert normalize_amharic(expected) == expected, "twice is once"
 
 
+@pytest.mark.slow
 def test_every_sentence_is_readable_in_its_latin_form():
     tokenizer = find_base("tiny").tokenizer()
     for written, _ in SENTENCES:

@@ -94,7 +94,8 @@ def shape(batch: Batch) -> tuple:
     return packed.gather_indices.shape, packed.cu_seqlens.shape, packed.longest_clip, batch.conditioning_audio.shape
 
 
-@pytest.mark.parametrize("layout", [pytest.param("packed", marks=pytest.mark.slow), "rows"])
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["packed", "rows"])
 def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording, layout):
     def attend(q, k, v, *, cu_seqlens, max_seqlen, kernel):
         """What is compiled for CUDA's, which a CPU has not: it takes the same, and the numbers do not matter."""
