@@ -200,12 +200,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling |
 
 @pytest.hookimpl(trylast=True)  # after -m has chosen
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of few tests come first, and tests marked gpu skip where torch sees no CUDA device.
+    """Files that start the app and files of few tests come first; tests marked gpu skip without a CUDA device.
 
     The few are whole jobs that take long, and a long file at the end leaves the other workers idle. It takes
     --no-loadscope-reorder: xdist by itself begins with the files of the most tests.
     """
     sizes = Counter(item.path for item in items)
+    sizes.subtract({path: size for path, size in sizes.items() if "running_app(" in path.read_text(encoding="utf-8")})
     items.sort(key=lambda item: sizes[item.path])  # stable: a file's tests stay together, in their order
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
