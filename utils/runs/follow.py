@@ -120,8 +120,8 @@ class EventLog:
 
     def _add(self, event: Event) -> None:
         self._last.setdefault(event["kind"], deque(maxlen=KEPT)).append((self._offset, event))
-        columns, at = self._curves.get(event["kind"]), number_of(event, "step")
-        if columns is None or at is None:
+        columns = self._curves.get(event["kind"])
+        if columns is None or (at := number_of(event, "step")) is None:
             return
         # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
         undone = bisect_left(columns["step"], at)
