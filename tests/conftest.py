@@ -184,13 +184,18 @@ def processes() -> ForkServerContext:
     return context
 
 
+@cache
+def scope_of(file: str) -> str:
+    """The server that a test file uses, or the file; asked for each test when it is given out and when it has ended."""
+    used = USES_SERVER.search((ROOT / file).read_text(encoding="utf-8"))
+    return used[1] if used else file
+
+
 class Scheduling(LoadFileScheduling):
     """A file's tests stay in one worker, and so do all files that use the running app, or the running speech server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        used = USES_SERVER.search((ROOT / file).read_text(encoding="utf-8"))
-        return used[1] if used else file
+        return scope_of(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
