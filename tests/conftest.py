@@ -32,8 +32,8 @@ for profile, num_inputs in (("long", 2_000), ("quick", 200)):
 settings.load_profile("quick")
 
 ROOT = Path(__file__).resolve().parent.parent
-USES_SERVER = re.compile(r"^def \w+\((?:.*, )?(address|server)[,:)]", re.MULTILINE)
-"""A test of the session's app or speech server, each of which takes a worker seconds to start."""
+USES_SERVER = re.compile(r"^def \w+\((?:.*, )?(address|server|processes)[,:)]", re.MULTILINE)
+"""A test of the session's app, speech server or forkserver, each of which takes a worker seconds to start."""
 MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
 
 # Before torch is loaded: threads that wait by spinning take the other processes' time on a shared machine.
@@ -192,7 +192,7 @@ def scope_of(file: str) -> str:
 
 
 class Scheduling(LoadFileScheduling):
-    """A file's tests stay in one worker, and so do all files that use the running app, or the running speech server."""
+    """A file's tests stay in one worker, and so do all files that use one server: the app, speech, or processes."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(super()._split_scope(nodeid))

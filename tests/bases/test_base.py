@@ -189,6 +189,12 @@ def test_a_full_disk_is_an_os_error_whichever_library_writes(tmp_path):
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
 
+def test_weights_can_be_read_by_whom_the_system_lets_read(tmp_path):
+    (tmp_path / "other").touch()
+    write_weights(tmp_path / "weights", {"a": torch.zeros(1)})
+    assert (tmp_path / "weights").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
 @pytest.mark.parametrize(
     ("own", "said"),
     [

@@ -76,17 +76,21 @@ def test_an_export_says_which_software_can_load_it(ready, tmp_path):
     assert loads_in(Base(tmp_path)) == OURS
 
 
-def test_each_speaker_of_a_dataset_becomes_a_voice(project):
+def test_each_speaker_of_a_dataset_becomes_a_voice(project, monkeypatch, caplog):
     clips = read_manifest(project.train_csv)
-    names = ["anna", "ben", "anna", "ben", "eve", "eve"]
+    names = ["anna", "ben", "anna", "ben", "eve", "default"]
     named = [replace(clip, speaker=name) for clip, name in zip(clips, names, strict=True)]
     write_manifest(project.train_csv, named)
-    for clip in named[4:]:
+    for clip in named[4:5]:
         write_wav(clip.audio, torch.zeros(1, 22_050), 22_050)
     speaker = Speaker(export_model(config_of(project)), device="cpu", precision="fp32")
-    assert speaker.voices == sorted(["Tiny One", "Tiny Two", "anna", "ben", project.name]), "eve's clips are silent"
+    assert speaker.voices == sorted(["Tiny One", "Tiny Two", "anna", "ben", project.name]), "eve's clip is silent"
+    assert "speaker 'default': that name asks for the model's own voice" in caplog.text
     longest = max((clip for clip in named if clip.speaker == "ben"), key=lambda clip: clip.audio.stat().st_size)
     assert torch.allclose(speaker.voice("ben").latents, speaker.voice(longest.audio).latents, atol=1e-5)
+    monkeypatch.setattr(export_module, "MOST_SPEAKERS", 2)
+    assert len(export_module._longest_clips(project.train_csv)) == 2
+    assert "reference voices of 2 of 4 speakers" in caplog.text
     project.train_csv.write_bytes(b"\xff")
     assert Speaker(export_model(config_of(project)), device="cpu").voices == ["Tiny One", "Tiny Two", project.name]
 

@@ -11,6 +11,7 @@ import torch
 from utils.errors import UserError
 from utils.inference import word_check
 from utils.inference.speaker import Speaker
+from utils.inference.speaking import find_voice
 from utils.model.voices import Voice, mixed
 from utils.speech.voice_library import VoiceLibrary
 
@@ -120,6 +121,13 @@ def test_voices_by_name_by_recording_and_mixed(speaker, demo_clip):
     recorded = speaker.voice(demo_clip)
     assert torch.equal(speaker.voice([demo_clip, demo_clip]).latents, recorded.latents)
     assert torch.equal(speaker.voice("default").latents, speaker.voice().latents)
+
+
+def test_a_recording_that_hides_the_models_voice_of_that_name_is_named(speaker, demo_clip, caplog):
+    name = speaker.voices[0]
+    found = find_voice(speaker._synthesizer, name, recordings={name: demo_clip})
+    assert torch.equal(found.latents, speaker.voice(demo_clip).latents)
+    assert f"the recording of voice {name!r} is used, not the model's voice" in caplog.text
 
 
 def test_a_voices_name_goes_before_a_file_of_that_name(speaker, tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ from utils.inference.export import export_model, export_voice
 from utils.inference.model_cache import ModelCache
 from utils.inference.sentence import Sentence
 from utils.inference.speaker import Speaker
-from utils.inference.voice_file import read_voice_file
+from utils.inference.voice_file import DIGEST, read_voice_file
 from utils.model.weights import read_weights
 from utils.options import SpeechSettings
 from utils.project.paths import Project
@@ -255,10 +255,11 @@ def test_the_page_exports_it_where_its_checkbox_is_ticked(anna, monkeypatch):
 
 
 def changed(file: Path, target: Path, change: Callable[[dict[str, Tensor], dict], None]) -> Path:
-    """A voice's file with other content."""
+    """A voice's file with other content, as a version wrote it that kept no hash of it."""
     with safe_open(file, framework="pt") as content:
         facts = json.loads(content.metadata()["voice"])
         tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+    facts.pop(DIGEST)
     change(tensors, facts)
     save_file(tensors, target, {"voice": json.dumps(facts)} if facts else None)
     return target
@@ -308,12 +309,16 @@ def test_a_file_that_does_not_fit_is_refused_in_words(anna, tiny, tmp_path, faul
 
 def test_what_is_no_file_or_cut_is_refused_without_a_trace(anna, tmp_path, capfd):
     cut = tmp_path / "cut.safetensors"
-    cut.write_bytes(voice_of(anna).read_bytes()[:5_000])
+    content = bytearray(voice_of(anna).read_bytes())
+    cut.write_bytes(content[:5_000])
+    content[-5_000] ^= 255
+    (flipped := tmp_path / "flipped.safetensors").write_bytes(content)
     lost = changed(
         voice_of(anna), tmp_path / "lost.safetensors", lambda _, facts: facts["base"].update(name="x", folder="gone")
     )
     missing = f"the base of this voice, x, is not on this computer: there is none in {tmp_path / 'gone'}"
-    for file, message in ((cut, "cannot be read"), (tmp_path / "none", "no such voice file"), (lost, missing)):
+    known = {cut: "cannot be read", tmp_path / "none": "no such voice file", lost: missing}
+    for file, message in {**known, flipped: "its content is not what was written"}.items():
         with pytest.raises(SystemExit) as end:
             synthesize.main(["--adapter", str(file), "--text", "It rained.", "--out", str(tmp_path / "a.wav")])
         said = capfd.readouterr().err

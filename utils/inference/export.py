@@ -24,7 +24,7 @@ from utils.files import replacing, share_file, write_atomic
 from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
-from utils.inference.voice_file import DTYPE, FACTS, FORMAT, vocabulary_of
+from utils.inference.voice_file import DIGEST, DTYPE, FACTS, FORMAT, digest, vocabulary_of
 from utils.jobs.device import require_usable
 from utils.model.lora import ADDED_PART, low_rank_pairs
 from utils.model.weights import DECODER_PREFIX, GPT_PREFIX, State, part, read_weights, write_pickle, write_weights
@@ -43,6 +43,7 @@ from utils.runs.layout import (
     find_run,
     newest_run,
 )
+from utils.speech.voice_library import DEFAULT_VOICE
 from utils.training.data.base import START_FILE
 
 log = logging.getLogger(__name__)
@@ -171,6 +172,7 @@ def write_voice_file(
         "format": FORMAT,
         "base": origin,
         "rank": len(next(iter(pairs.values()))[0]),
+        DIGEST: digest(tensors),
         **vocabulary_of(base),
     }
     with replacing(path) as temporary:
@@ -253,6 +255,8 @@ def _add_own_voices(folder: Path, name: str, train_csv: Path) -> None:
     except (UserError, OSError) as error:
         clips = {}
         log.warning("no reference voices of the dataset's speakers: %s", error)
+    if clips.pop(DEFAULT_VOICE, None):
+        log.warning("no reference voice of speaker %r: that name asks for the model's own voice", DEFAULT_VOICE)
     for speaker, clip in clips.items():
         try:
             voices[speaker] = synthesizer.voice(clip)
@@ -270,6 +274,8 @@ def _longest_clips(train_csv: Path) -> dict[str, Path]:
             size = clip.audio.stat().st_size
             found[clip.speaker] = max(found.get(clip.speaker, (0, clip.audio)), (size, clip.audio))
     longest = sorted(found.items(), key=lambda item: -item[1][0])[:MOST_SPEAKERS]
+    if len(found) > MOST_SPEAKERS:
+        log.warning("reference voices of %d of %d speakers: those with the longest clips", MOST_SPEAKERS, len(found))
     return {speaker: clip for speaker, (_, clip) in longest} if len(found) > 1 else {}
 
 

@@ -194,6 +194,8 @@ def find_voice(
 
     def one(name: str) -> Voice:
         if name in recordings:
+            if name in synthesizer.speakers():
+                log.warning("the recording of voice %r is used, not the model's voice of that name", name)
             return synthesizer.voice(recordings[name])
         if name == DEFAULT_VOICE:
             return synthesizer.default_voice()

@@ -6,9 +6,11 @@ bytes of a wav, and in its header under `voice` a JSON object: which base, rank,
 Shapes: r rank, I inputs, O outputs of a product, D model width.
 """
 
+import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,14 @@ DTYPE = torch.float16
 """Rounding to it moves the sum A^T B by 0.03 %; to bfloat16, by 0.23 %."""
 FACTS = "voice"
 """In the header."""
+DIGEST = "tensors_sha256"
+"""Among the facts, except in files of older versions."""
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of a voice's tensors in the order of their names: one byte that changed would only sound otherwise."""
+    content = (tensors[name].flatten().view(torch.uint8).numpy().tobytes() for name in sorted(tensors))
+    return hashlib.sha256(b"".join(content)).hexdigest()
 
 
 def base_named_by(path: Path) -> str:
@@ -74,6 +84,8 @@ def read_voice_file(path: Path, base: Base) -> tuple[Adapter, Tensor, str]:
     facts = _facts(path)
     _require_base(path, facts, base)
     tensors = read_weights(path)
+    if DIGEST in facts and facts[DIGEST] != digest(tensors):
+        raise _damaged(path, "its content is not what was written")
     where, shape = str(path), base.gpt_shape()
     width, pairs = shape.width, list[tuple[Tensor, Tensor]]()
     sizes = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}

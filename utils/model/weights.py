@@ -88,8 +88,12 @@ def write_weights(path: Path, state: Mapping[str, Tensor], metadata: dict[str, s
         OSError: the disk is full or not writable.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    # The library's files can be read by their owner alone; a server under another user reads what the system lets it.
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file(tensors, path, metadata)
+        path.chmod(mode)
     except SafetensorError as error:
         # The library reports errors of the disk by message only.
         found = _OS_ERROR.search(str(error))

@@ -59,7 +59,7 @@ def find_model(project: Project, model_id: str) -> SpeakingModel:
         raise UserError(
             what=f"there is no model {model_id!r}",
             where=str(project.folder),
-            fix="select another one in the list",
+            fix=f"use one of: {', '.join(model.id for model in offered)}, or export it first",
         )
     return replace(found[0], project=str(project.folder.absolute()))
 
