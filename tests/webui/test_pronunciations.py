@@ -17,8 +17,19 @@ def test_a_table_is_saved_and_shown(studio, project):
     assert read_pronunciations(path) == [("GPU", "gee pee you", "en")]
     assert pronunciations.show(studio, NAME)[TABLE] == path.read_text(encoding="utf-8")
     assert pronunciations.show(studio, {"project.project": None}) == {TABLE: "word,say,language\n"}
-    with pytest.raises(UserError, match="no word, or nothing to say"):
+    with pytest.raises(UserError, match="no word, or nothing to say") as error:
         pronunciations.save(studio, {**NAME, TABLE: "word,say,language\nGPU\n"})
+    assert error.value.where == f"{path}, line 2", "not a file that is gone"
     assert read_pronunciations(path) == [("GPU", "gee pee you", "en")], "the project still speaks"
     pronunciations.save(studio, {**NAME, TABLE: None})
     assert read_pronunciations(path) == []
+
+
+def test_a_table_that_is_no_utf_8_is_named_and_not_replaced(studio, project):
+    path = project.folder / "pronunciations.csv"
+    path.write_text("word,say,language\ncafé,ka fé,fr\n", encoding="cp1252")
+    before, shown = path.read_bytes(), pronunciations.show(studio, NAME)[TABLE]
+    assert shown["value"] == "" and "not UTF-8" in shown["placeholder"] and str(path) in shown["placeholder"]
+    with pytest.raises(UserError, match="not UTF-8"):
+        pronunciations.save(studio, {**NAME, TABLE: shown["value"]})
+    assert path.read_bytes() == before

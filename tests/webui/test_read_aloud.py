@@ -18,11 +18,17 @@ from utils.dataset.storage.report import Report
 from utils.errors import UserError
 from utils.project.projects import ProjectSettings, create_project
 from webui import text
-from webui.change import Change
+from webui.change import Change, Updates, Values
 from webui.handlers import read_aloud
 from webui.studio import Studio
 
-VALUES = {"project.project": "maria", "project.language": "en", "data.read_sound": "x", "data.set_transcriber": ""}
+VALUES = {
+    "project.project": "maria",
+    "project.language": "en",
+    "data.read_sentence": "",
+    "data.read_sound": "x",
+    "data.set_transcriber": "",
+}
 MICROPHONE = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream")
 PLAYS = "--use-file-for-fake-audio-capture={}%noloop"
 """Each recording plays the file from its beginning, as it is then."""
@@ -50,6 +56,12 @@ def checker(studio: Studio) -> Checker:
     return studio.checker  # type: ignore[return-value]
 
 
+def typed(shown: Updates, words: str | None = None) -> Values:
+    """What the page sends after it was shown a sentence, with other words or with its own."""
+    sentence = shown["data.read_sentence"]
+    return VALUES | {"data.read_sentence": sentence, "data.read_words": words or sentence}
+
+
 def test_only_what_is_clean_is_saved_unless_it_is_kept_anyway(studio, project, checker):
     reading = RecordingSession(project, "en")
     values = VALUES | {"data.read_words": reading.following()}
@@ -69,15 +81,32 @@ def test_only_what_is_clean_is_saved_unless_it_is_kept_anyway(studio, project, c
 def test_reading_ends_when_enough_is_read_and_goes_on_where_it_stopped(studio, project, checker):
     reading, checker.writes_s = RecordingSession(project, "en"), int(ENOUGH_S) - 10
     shown = read_aloud.show(studio, VALUES)
-    assert shown["data.read_words"] == reading.sentences[0] and shown["data.read_sound"] is None
-    found = read_aloud.check(studio, VALUES | shown)
+    assert shown["data.read_words"]["value"] == reading.sentences[0] and shown["data.read_sound"] is None
+    found = read_aloud.check(studio, typed(shown))
     assert "2 min 50 s / 3 min 00 s" in found["data.read_said"] and found["data.read_body"] == Change(visible=True)
-    assert read_aloud.show(studio, VALUES)["data.read_words"] == reading.sentences[1]
-    skipped = read_aloud.go_on(studio, VALUES | {"data.read_words": reading.sentences[1]})
-    assert skipped["data.read_words"] == reading.sentences[2]
+    shown = read_aloud.show(studio, VALUES)
+    assert shown["data.read_words"]["value"] == reading.sentences[1]
+    skipped = read_aloud.go_on(studio, typed(shown, "Any other words."))
+    assert skipped["data.read_words"]["value"] == reading.sentences[2]
     checker.writes_s = 10
-    found = read_aloud.check(studio, VALUES | skipped)
+    checker.answer["problems"] = ["noise"]
+    found = read_aloud.keep(studio, typed(skipped))
+    assert "2 min 50 s / 3 min 00 s" in found["data.read_said"], "only clean ones count"
+    checker.answer["problems"] = []
+    found = read_aloud.check(studio, typed(skipped))
     assert text.READ_DONE in found["data.read_said"] and found["data.read_body"] == Change(visible=False)
+
+
+def test_a_saved_sentence_is_its_transcript_and_is_done_whatever_its_words(studio, project, checker):
+    reading = RecordingSession(project, "en")
+    shown = read_aloud.show(studio, VALUES)
+    found = read_aloud.check(studio, typed(shown, "Welcome, all of you."))
+    assert found["data.read_words"] == Change(value="Welcome, all of you.", interactive=False)
+    (transcript,) = (project.folder / "uploads").rglob("*.txt")
+    assert transcript.read_text(encoding="utf-8") == "Welcome, all of you."
+    shown = read_aloud.go_on(studio, typed(shown, "Welcome, all of you."))
+    assert shown["data.read_words"] == Change(value=reading.sentences[1], interactive=True)
+    assert read_aloud.show(studio, VALUES)["data.read_sentence"] == reading.sentences[1], "also after a reload"
 
 
 def test_without_a_project_or_words_the_page_says_what_to_do(studio, project):
@@ -116,11 +145,13 @@ def test_a_dataset_is_read_aloud_in_a_browser(address, output, tmp_path):
         record(page)
         expect(page.locator("#read-said .message.good")).to_contain_text("Saved", timeout=60_000)
         expect(page.locator("#uploads")).to_contain_text("1 recording")
+        expect(words).to_be_disabled()
         page.locator("#read-sound").get_by_role("button", name="Play", exact=True).click()
         page.locator("#read-again").click()
         expect(page.locator("#read-sound .record-button")).to_be_visible()
         page.locator("#read-next").click()
         expect(words).to_have_value(reading.sentences[1])
+        words.fill("Tomatoes grow behind the garage.")
         write_wav(microphone, (10 * sound).clamp(-1, 1), RATE)
         record(page)
         said = page.locator("#read-said .message.warning")

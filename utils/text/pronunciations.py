@@ -5,8 +5,8 @@ import re
 import unicodedata
 from pathlib import Path
 
-from utils.errors import UserError
-from utils.text.languages import plain_code
+from utils.errors import UserError, disk_errors
+from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, code_of_token, plain_code
 
 PRONUNCIATIONS_FILE = "pronunciations.csv"
 """In a project's folder."""
@@ -19,29 +19,53 @@ Pronunciation = tuple[str, str, str]
 """A word, what is said, and the plain code of its language."""
 
 
-def read_pronunciations(path: Path) -> list[Pronunciation]:
-    """The rows of a table; none without a file.
+@disk_errors()
+def read_table(path: Path) -> str:
+    """A table as it is written; empty without a file.
 
     Raises:
-        UserError: it cannot be read, or a row lacks its word or what is said.
+        UserError: it is not UTF-8 text, or may not be read.
     """
-    if not path.is_file():
-        return []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            if reader.fieldnames not in (None, COLUMNS):
+        return path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    except UnicodeError as error:
+        what, fix = f"the pronunciations are not UTF-8 text: {error}", "save the file again as UTF-8"
+        raise UserError(what=what, where=str(path), fix=fix) from error
+
+
+def read_pronunciations(path: Path, table: str | None = None) -> list[Pronunciation]:
+    """The rows of a table; none without a file. Its first line shows whether commas, semicolons or tabs part them.
+
+    Args:
+        path: where it is.
+        table: what is to be written there; by default, what is there.
+
+    Raises:
+        UserError: it cannot be read, or a row lacks its word or what is said, or has a language that cannot be.
+    """
+    lines, found = (read_table(path) if table is None else table).splitlines(), []
+    mark = next((mark for mark in ",;\t" if lines and re.sub('[" ]', "", lines[0]) == mark.join(COLUMNS)), None)
+    for number, line in enumerate(lines, start=1):
+        try:
+            if mark is None:
                 raise ValueError("its columns are others")
-            rows = list(reader)
-        if any(None in row for row in rows):
-            raise ValueError("a row has more than three fields; put one that contains a comma in quotes")
-        found = [[(row[name] or "").strip() for name in COLUMNS] for row in rows]
-        if not all(word and say for word, say, _ in found):
-            raise ValueError("a row has no word, or nothing to say")
-    except (OSError, ValueError, csv.Error) as error:
-        fix = f"begin with the line {','.join(COLUMNS)}; then write one word a line"
-        raise UserError(what=f"the pronunciations cannot be read: {error}", where=str(path), fix=fix) from error
-    return [(word, say, plain_code(language)) for word, say, language in found]
+            # By itself: a quotation mark without its second one would take the next words with it.
+            row = next(csv.reader([line], delimiter=mark, skipinitialspace=True, strict=True))
+            word, say, language = (field.strip() for field in [*row, "", "", ""][:3])
+            if len(row) > len(COLUMNS):
+                raise ValueError("a row has more than three fields; put one that contains a comma in quotes")
+            if any(row) and not (word and say):
+                raise ValueError("a row has no word, or nothing to say")
+            if number > 1 and language and not code_of_token(f"[{plain_code(language)}]"):
+                known = ", ".join(sorted([*CLEANED_LANGUAGES, AMHARIC]))
+                raise ValueError(f"there is no language {language!r}; use {known}, one you added, or nothing for all")
+        except (ValueError, csv.Error) as error:
+            fix = f"begin with the line {','.join(COLUMNS)}; then write one word a line, quotation marks in pairs"
+            what = f"the pronunciations cannot be read: {error}: {line[:60]!r}"
+            raise UserError(what=what, where=f"{path}, line {number}", fix=fix) from error
+        if number > 1 and word:
+            found.append((word, say, plain_code(language)))
+    return found
 
 
 def pronounce(text: str, language: str, table: list[Pronunciation]) -> tuple[str, list[str]]:

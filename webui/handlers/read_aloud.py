@@ -14,8 +14,10 @@ from webui.studio import Studio
 from webui.views import parts
 
 PROJECT, WORDS, SOUND, SAID = "project.project", "data.read_words", "data.read_sound", "data.read_said"
-INPUTS = (PROJECT, "project.language", WORDS, SOUND, f"{data.FORM}transcriber")
-OUTPUTS = (WORDS, SOUND, SAID, "data.read_keep", "data.read_body", *data.UPLOADS)
+SENTENCE = "data.read_sentence"
+"""What was shown to be read; the words may be changed."""
+INPUTS = (PROJECT, "project.language", SENTENCE, WORDS, SOUND, f"{data.FORM}transcriber")
+OUTPUTS = (SENTENCE, WORDS, SOUND, SAID, "data.read_keep", "data.read_body", *data.UPLOADS)
 
 
 def show(studio: Studio, values: Values, *, is_next: bool = False) -> Updates:
@@ -23,8 +25,10 @@ def show(studio: Studio, values: Values, *, is_next: bool = False) -> Updates:
     if studio.project_or_none(values) is None:
         return {SAID: parts.empty(text.NO_PROJECT_YET)}
     reading = _reading(studio, values)
-    words = reading.following(values[WORDS] if is_next else "")
-    return {WORDS: words, SOUND: None} | _said(reading, "hint", text.READ_START)
+    sentence = reading.following(values[SENTENCE] if is_next else "")
+    return {SENTENCE: sentence, WORDS: Change(value=sentence, interactive=True), SOUND: None} | _said(
+        reading, "hint", text.READ_START
+    )
 
 
 def load(studio: Studio, values: Values) -> Updates:
@@ -43,10 +47,13 @@ def check(studio: Studio, values: Values, *, is_kept: bool = False) -> Updates:
         (found,) = studio.checker.ask(asked, device="cpu")
         problems, wav = found["problems"], next(Path(folder).glob("*.wav"), None)
         if is_saved := wav is not None and (is_kept or not problems):
-            reading.keep(words, wav, quota_bytes=studio.quota_bytes)
+            sentence, room = values[SENTENCE] or "", studio.quota_bytes
+            reading.keep(words, wav, quota_bytes=room, sentence=sentence, is_clean=not problems)
     recognized = [text.READ_HEARD.format(words=found["recognized"])] if found["recognized"] else []
     if is_saved:
         shown = _said(reading, "good", text.READ_SAVED.format(seconds=found["seconds"]), *recognized)
+        # What is changed from now on would not be in the transcript.
+        shown[WORDS] = Change(value=words, interactive=False)
     else:
         shown = _said(reading, "warning", *(text.READ_ADVICE[name] for name in problems), *recognized)
         shown["data.read_keep"] = Change(visible=wav is not None)
@@ -61,8 +68,8 @@ def _reading(studio: Studio, values: Values) -> RecordingSession:
 
 
 def _said(reading: RecordingSession, kind: str, *words: str) -> Updates:
-    """How far the reading is, and what to do; it ends where enough was read."""
-    seconds = min(sum(reading.recorded.values()), ENOUGH_S)
+    """How far the reading is, and what to do; it ends where enough was read without faults."""
+    seconds = min(reading.clean_s, ENOUGH_S)
     is_over, caption = seconds == ENOUGH_S, f"{parts.duration(seconds)} / {parts.duration(ENOUGH_S)}"
     message = parts.message("good", text.READ_DONE) if is_over else parts.message(kind, "\n".join(words))
     return {

@@ -9,7 +9,7 @@ from webui.tabs.field import Parts, button, html
 def create_reader() -> Parts:
     """Lay out one sentence, the microphone, what was found in the recording, and what can be done next."""
     with gr.Accordion(text.READ_ALOUD, open=False, elem_id="read-aloud") as box:
-        parts: Parts = {"read_box": box, "read_said": html("read-said")}
+        parts: Parts = {"read_box": box, "read_said": html("read-said"), "read_sentence": gr.State("")}
         with gr.Column() as parts["read_body"]:
             parts["read_words"] = gr.Textbox(
                 label=text.READ_WORDS,

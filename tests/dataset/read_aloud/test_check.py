@@ -30,12 +30,14 @@ def spoken() -> Tensor:
     return room
 
 
-def checked(folder: Path, wav: Tensor, words: str = WORDS, transcriber: str = "") -> tuple[dict, list[Path]]:
+def checked(
+    folder: Path, wav: Tensor, words: str = WORDS, transcriber: str = "", language: str = "en"
+) -> tuple[dict, list[Path]]:
     """What is said of a recording, and what was written."""
     recording, written = folder / "recording.wav", folder / "written"
     written.mkdir()
     write_wav(recording, wav, RATE)
-    found = check(recording=str(recording), folder=str(written), text=words, language="en", transcriber=transcriber)
+    found = check(recording=str(recording), folder=str(written), text=words, language=language, transcriber=transcriber)
     return found, list(written.iterdir())
 
 
@@ -75,6 +77,22 @@ def test_what_is_wrong_is_named_with_what_to_do(spoken, tmp_path, name, change):
 @pytest.mark.parametrize(("words", "name"), [("Yes.", "too long"), (4 * WORDS, "too short")])
 def test_a_recording_that_does_not_fit_its_sentence_is_named(spoken, tmp_path, words, name):
     assert checked(tmp_path, spoken, words)[0]["problems"] == [name]
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("zh", "今天天气很好我们去公园散步"),
+        ("ja", "今日は天気がとても良いです"),
+        ("ko", "오늘은날씨가아주좋아서갔습니다"),
+        ("amh", "ዛሬ አየሩ በጣም ጥሩ ስለሆነ"),
+    ],
+)
+def test_a_character_may_be_a_syllable(spoken, tmp_path, language, words):
+    """A dozen take as long as thirty letters, and four times as many are too many for 3 s."""
+    assert checked(tmp_path, spoken, words, language=language)[0]["problems"] == []
+    (tmp_path / "more").mkdir()
+    assert checked(tmp_path / "more", spoken, 4 * words, language=language)[0]["problems"] == ["too short"]
 
 
 def test_what_is_no_recording_is_named_and_nothing_is_written(tmp_path):

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,10 +22,10 @@ def reading(tmp_path) -> RecordingSession:
     return RecordingSession(Project(name="maria", output=tmp_path / "output"), "en")
 
 
-def read(reading: RecordingSession, folder: Path, words: str, *, seconds: int = 1) -> None:
+def read(reading: RecordingSession, folder: Path, words: str, *, seconds: int = 1, **options: Any) -> None:
     wav = folder / "any.wav"
     write_wav(wav, torch.zeros(1, 8_000 * seconds), 8_000)
-    reading.keep(words, wav, quota_bytes=10**6)
+    reading.keep(words, wav, quota_bytes=10**6, **options)
 
 
 @pytest.mark.parametrize("language", ["en", "es"])
@@ -70,3 +71,22 @@ def test_a_sentence_that_is_read_again_counts_once(reading, tmp_path):
         read(reading, tmp_path, reading.sentences[0], seconds=seconds)
     assert list(reading.recorded.values()) == [2.0]
     assert RecordingSession(reading.project, "es").recorded == {}
+
+
+def test_a_sentence_whose_words_were_changed_is_done(reading, tmp_path):
+    first, second = reading.sentences[:2]
+    read(reading, tmp_path, "Welcome, all of you.", sentence=first)
+    assert reading.following() == second == RecordingSession(reading.project, "en").following(first)
+    read(reading, tmp_path, "Welcome.", sentence=first)
+    (transcript,) = (reading.project.folder / "uploads" / "dataset" / "wavs").glob("*.txt")
+    assert transcript.read_text(encoding="utf-8") == "Welcome."
+
+
+def test_what_is_kept_anyway_is_done_but_is_not_clean(reading, tmp_path):
+    first, second = reading.sentences[:2]
+    read(reading, tmp_path, first, seconds=2, is_clean=False)
+    assert list(reading.recorded.values()) == [2.0] and reading.clean_s == 0
+    assert reading.following() == second
+    read(reading, tmp_path, first, seconds=1)
+    assert list(reading.recorded.values()) == [1.0] and reading.clean_s == 1
+    assert len(list((reading.project.folder / "uploads" / "dataset" / "wavs").iterdir())) == 2, "in place of the other"
