@@ -101,8 +101,8 @@ def test_a_text_is_spoken_by_several_voices(tmp_path):
     by_anna, by_ben = (speaker.speak("One. Two. Three.", voice=str(one)).sentences for one in (anna, ben))
     alike = [[torch.equal(part.wav, one[number].wav) for one in (by_anna, by_ben)] for number, part in enumerate(parts)]
     assert alike == [[True, False], [False, True], [True, False]]
-    with pytest.raises(UserError, match=r"(?s)no voice 'eve'.*one of: default, ben"):
-        speaker.speak("One. [voice: ben] Two. [voice: eve] Three.")
+    with pytest.raises(UserError, match=r"(?s)no voice 'eve'; there is no voice 'zoe'\n.*one of: default, ben"):
+        speaker.speak("One. [voice: ben] Two. [voice: eve] Three. [voice: zoe] Four.")
 
 
 def test_a_stream_that_is_left_leaves_nothing_behind(speaker):

@@ -130,8 +130,8 @@ def test_a_take_is_spoken_by_several_voices(queue, project):
         assert len(by_ben) and not any(np.array_equal(by_ben, one) for one in (first, last))
     finally:
         library.remove("ben")
-    failed = say(queue, project, "No.", "No. [voice: ben] No.")
-    assert failed.state == "failed" and "there is no voice 'ben'" in failed.message
+    failed = say(queue, project, "No.", "No. [voice: eve] No.", "[voice: ben] No.")
+    assert failed.state == "failed" and "there is no voice 'ben'; there is no voice 'eve'" in failed.message
     assert not failed.sentences, "it is said before the first line is spoken"
 
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +17,7 @@ from wyoming.client import AsyncClient
 from wyoming.error import Error
 from wyoming.event import Event, Eventable
 from wyoming.info import Describe, Info
+from wyoming.ping import Ping, Pong
 from wyoming.tts import (
     Synthesize,
     SynthesizeChunk,
@@ -27,12 +28,14 @@ from wyoming.tts import (
 )
 
 from tests.server.conftest import TEXT, Server, start_server
+from utils.inference.generation import RequestError
 from utils.server.api import SpeechApi
 from utils.server.guard import MAX_BODY_BYTES
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
 from utils.server.wyoming import _Client, _Reader
 from utils.speech.voice_library import VOICES_FOLDER
+from utils.text.marks import has_words, read_marks
 
 MOST = 3
 LONG = f"{TEXT} " * 100
@@ -188,22 +191,69 @@ def test_a_client_that_leaves_is_noticed_though_it_sent_more_than_was_read():
     asyncio.run(noticed())
 
 
-def test_parts_are_joined_as_they_came(monkeypatch, tmp_path):
-    said = list[str]()
+@pytest.fixture
+def streamed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[str]]:
+    """Texts that are spoken, one after the other, of one in parts."""
 
-    async def speak(client: _Client, text: str) -> None:
-        said.append(text)
+    def spoken(*parts: str, max_characters: int = 400) -> list[str]:
+        said = list[str]()
 
-    async def conversation() -> None:
-        api = SpeechApi(SpeechService(ServerConfig(output=tmp_path)))
-        client = _Client(api, _Reader(), cast(asyncio.StreamWriter, None), text="")
-        for part in ("Hel", "lo ", "", "there.", "\n", "", "I have 3.", "5 apples", ". "):
-            await client._answer(SynthesizeChunk(text=part).event())
-        said.append(client.text or "")
+        async def speak(client: _Client, text: str) -> None:
+            said.append(text)
 
-    monkeypatch.setattr(_Client, "_speak", speak)
-    asyncio.run(conversation())
-    assert list(filter(None, said)) == ["Hello there.", "I have 3.5 apples. "]
+        async def send(client: _Client, event: Eventable) -> None:
+            assert isinstance(event, SynthesizeStopped)
+
+        async def conversation() -> None:
+            api = SpeechApi(SpeechService(ServerConfig(output=tmp_path, max_characters=max_characters)))
+            client = _Client(api, _Reader(), cast(asyncio.StreamWriter, None))
+            for event in (SynthesizeStart(), *map(SynthesizeChunk, parts), SynthesizeStop()):
+                await client._answer(event.event())
+
+        monkeypatch.setattr(_Client, "_speak", speak)
+        monkeypatch.setattr(_Client, "_send", send)
+        asyncio.run(conversation())
+        return said
+
+    return spoken
+
+
+def test_parts_are_joined_as_they_came(streamed):
+    said = streamed("Hel", "lo ", "", "there.", "\n", "", "I have 3.", "5 apples", ". ")
+    assert said == ["Hello there.", "I have 3.5 apples. "]
+
+
+def test_a_voice_speaks_on_in_later_parts(streamed):
+    parts = (
+        "One. [voice: be",
+        "n] Two. Three.",
+        " Four. [voice: Dr. Who] Five. ",
+        "Six. [voice: default] Seven. ",
+        "No.",
+    )
+    said = [part for text in streamed(*parts, "[pause 1]") for part in read_marks(text) if has_words(part.text)]
+    assert [(word, part.voice) for part in said for word in part.text.split()] == [
+        *(("One.", ""), ("Two.", "ben"), ("Three.", "ben"), ("Four.", "ben")),
+        *(("Five.", "Dr. Who"), ("Six.", "Dr. Who"), ("Seven.", ""), ("No.", "")),
+    ]
+    assert streamed("[voice: ben] One. Two. ", "\N{GRINNING FACE}")[1:] == ["[voice: ben]Two."], "no words, no request"
+
+
+def test_ssml_in_parts_is_spoken_as_a_whole(streamed):
+    parts = (" <spe", "ak>One. <s>Two.", "</s> Three. ", "Four.</speak>")
+    assert ["".join(text.split()) for text in streamed(*parts)] == ["<speak>One.<s>Two.</s>Three.Four.</speak>"]
+    with pytest.raises(RequestError, match="a request may have 60"):
+        streamed("<speak>One. ", *["Two. "] * 20, max_characters=60)
+
+
+def test_a_ping_is_answered(server):
+    async def pinged() -> Event | None:
+        async with connection(server) as client:
+            await client.write_event(Ping(text="one").event())
+            return await client.read_event()
+
+    event = asyncio.run(pinged())
+    assert event is not None and Pong.from_event(event).text == "one" and Pong.is_type(event.type)
 
 
 @pytest.mark.parametrize(
@@ -214,6 +264,9 @@ def test_parts_are_joined_as_they_came(monkeypatch, tmp_path):
         ({"text": "x" * 5001}, "may have 5000", "string_above_max_length"),
         ({"text": " "}, "empty", "empty_text"),
         ({}, "as a string", None),
+        ({"text": TEXT, "voice": "ben"}, "The voice is 'ben'. Give it as {\"name\": NAME}", None),
+        ({"text": TEXT, "voice": {"name": ["ben"]}}, "voice is ['ben']", None),
+        ({"text": TEXT, "voice": {"language": 5}}, "language", None),
     ],
 )
 def test_what_cannot_be_spoken_is_an_error(server, data, words, code):
@@ -247,6 +300,13 @@ def test_what_is_no_event_ends_the_connection(server, line):
         except ConnectionError:
             pass
     assert sound(asyncio.run(spoken(server, Synthesize(text="Yes."))))
+
+
+@pytest.mark.parametrize("line", [b"[1]\n", b'{"data": 1}\n', b'{"type": "synthesize", "data": [1]}\n'])
+def test_what_is_no_event_is_answered_in_words(server, line):
+    with socket.create_connection(address(server), timeout=30) as raw:
+        raw.sendall(line)
+        assert b"no event of the Wyoming protocol" in raw.makefile("rb").read()
 
 
 def test_the_end_of_the_server_ends_speech_without_its_last_event(server):

@@ -3,7 +3,7 @@
 import pytest
 
 from utils.errors import UserError
-from utils.text.marks import Part, read_marks, voices_in
+from utils.text.marks import Part, has_words, is_open, last_voice, read_marks, voices_in
 from utils.text.split import PAUSE_S, SENTENCE_PAUSE_S, pause_after
 
 
@@ -36,7 +36,7 @@ def test_ssml():
 
 def test_voices():
     parts = [(part.text.strip(), part.voice, part.pause_s) for part in read_marks(
-        "One. [voice: Maria Luz] Two. [pause 0.5][Voice:ben]Three.[voice: Default] Four."
+        "One. [voice: Maria Luz] Two. [pause 0.5][Voice:ben]Three.[ voice : Default ] Four."
     )]  # fmt: skip
     assert parts == [("One.", "", None), ("Two.", "Maria Luz", 0.5), ("Three.", "ben", None), ("Four.", "", None)]
     text = """<speak>One. <voice name="Maria Luz">Two. <s>Three.</s><voice name="default">Four.</voice> Five.</voice>
@@ -64,6 +64,16 @@ def test_voices():
         ('One <break time="99999ms"/> two', "a pause is '99999'"),
         ('One <break strength="huge"/> two', "strength is 'huge'"),
         ("One [pause nan] two", "a pause is 'nan'"),
+        ("One. [voice: ben It is me.", r"'\[voice: ben It is me\.' is no mark"),
+        ("One. [voice: ben It. [voice: eve] Two.", r"'\[voice: ben It\. "),
+        ("One. [Voice ben] Two.", r"'\[Voice ben\]' is no mark"),
+        ("One. [ voice=ben] Two.", r"'\[ voice=ben\]' is no mark"),
+        ("One. [voice: ] Two.", r"'\[voice: \]'.*\n.*write \[voice: NAME\]"),
+        ("[voice: ben] One. [/voice] Two.", r"'\[/voice\]' is no mark"),
+        ("<speak>[voice: ben] One.</speak>", r"'\[voice: ben\]'.*\n.*<voice name="),
+        ("<speak><voice>One.</voice></speak>", "<voice> has no name"),
+        ("<speak><voice Name='ben'>One.</voice></speak>", "<voice> has no name"),
+        ("<speak><voice gender='female' name=' '>One.</voice></speak>", "<voice> has no name"),
     ],
 )
 def test_bad_marks_are_refused_by_name(text, words):
@@ -72,6 +82,17 @@ def test_bad_marks_are_refused_by_name(text, words):
         return
     with pytest.raises(UserError, match=words):
         read_marks(text)
+
+
+def test_the_last_voice_of_a_part_is_known():
+    assert last_voice("[voice: ben] One. [ Voice: Maria Luz ] Two. [pause]") == "[ Voice: Maria Luz ]"
+    assert last_voice("One. [pause]") == ""
+    assert not has_words("[voice: ben] [pause 1] \N{GRINNING FACE}") and has_words("[voice: ben] No.")
+
+
+def test_what_cannot_be_read_before_its_end_is_known():
+    assert all(map(is_open, ("<speak>One.", " <?xml version='1.0'?>", "One. [voice: Dr.", "One. [ VOICE")))
+    assert not any(map(is_open, ("One. [voice: ben] Two.", "One. [", "One <speak>", "[voices")))
 
 
 def test_pause_by_punctuation():

@@ -238,7 +238,7 @@ class Synthesizer:
         *,
         voice: Voice,
         settings: SpeechSettings,
-        named: Callable[[str], Voice] | None = None,
+        named: Callable[[list[str]], dict[str, Voice]] | None = None,
         **options: Any,
     ) -> list[Utterance]:
         """What a batch takes to speak pieces, each with its own seed.
@@ -253,11 +253,11 @@ class Synthesizer:
         Raises:
             UserError: a mark names a voice that there is not.
         """
-        voices, seed = {"": voice.to(self.device)}, settings.seed
-        for name in dict.fromkeys(piece.voice for piece in pieces if piece.voice):
-            if named is None:
-                raise UserError(what=f"the text is to be spoken with the voice {name!r}; here it has one voice only")
-            voices[name] = named(name).to(self.device)
+        names, seed = list(dict.fromkeys(piece.voice for piece in pieces if piece.voice)), settings.seed
+        if names and named is None:
+            raise UserError(what=f"the text is to be spoken with the voice {names[0]!r}; here it has one voice only")
+        found = {"": voice} | (named(names) if named else {})
+        voices = {name: one.to(self.device) for name, one in found.items()}
         return [
             Utterance(
                 piece=piece,

@@ -18,7 +18,7 @@ from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.device import speech_device
 from utils.inference.model_cache import ModelCache
-from utils.inference.speaking import VoiceSpec, find_voice, named_voice
+from utils.inference.speaking import VoiceSpec, find_voice, named_voices
 from utils.inference.voice_file import base_named_by
 from utils.inference.word_check import word_check
 from utils.model.voices import Voice
@@ -204,5 +204,5 @@ class Speaker:
             raise UserError(what="this model does not say which language it speaks", fix="name one, such as en")
         pieces = self._synthesizer.pieces(text, language, split=settings.split)
         who = voice if isinstance(voice, Voice) else self.voice(voice)
-        named = partial(named_voice, self._synthesizer, self._output)
+        named = partial(named_voices, self._synthesizer, self._output)
         return self._synthesizer.utterances(pieces, voice=who, named=named, settings=settings, guard=guard)

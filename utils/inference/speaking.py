@@ -4,7 +4,7 @@ import gc
 import logging
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -73,7 +73,7 @@ class Engine:
             raise UserError(what=what, fix=f"use {MAX_PAUSES_S:.0f} s at most")
         # Also a speech without a requested seed has one: after an error it is spoken again from where it was.
         seed = secrets.randbelow(2**62) if request.seed is None else request.seed
-        named = partial(named_voice, model, self._output)
+        named = partial(named_voices, model, self._output)
         generation.prepare(model.utterances(pieces, voice=voice, named=named, settings=replace(request, seed=seed)))
         model.generations.append(generation)
 
@@ -222,9 +222,23 @@ def find_voice(
     return mixed([(synthesizer.voice(part) if isinstance(part, Path) else one(part), 1.0) for part in spec])
 
 
-def named_voice(synthesizer: Synthesizer, output: Path, name: str) -> Voice:
-    """A voice that a mark in a text names: one of the library in an output folder, or of the model."""
-    return find_voice(synthesizer, name, recordings=VoiceLibrary(output).recordings(), has_files=False)
+def named_voices(synthesizer: Synthesizer, output: Path, names: Iterable[str]) -> dict[str, Voice]:
+    """Voices that marks in a text name, each one of the library in an output folder, or of the model.
+
+    Raises:
+        RequestError: some are not there; all of these are named.
+        UserError: see `find_voice`.
+    """
+    recordings, found, missing = VoiceLibrary(output).recordings(), dict[str, Voice](), list[RequestError]()
+    for name in names:
+        try:
+            found[name] = find_voice(synthesizer, name, recordings=recordings, has_files=False)
+        except RequestError as error:
+            missing.append(error)
+    if missing:
+        missing[0].what = "; ".join(error.what for error in missing)
+        raise missing[0]
+    return found
 
 
 def _is_file(name: str) -> bool:

@@ -95,7 +95,7 @@ def speak(
         UserError: the voice or the language cannot be used, or the disk is full.
         Exception: whatever the device says.
     """
-    from utils.inference.speaking import Engine, find_voice, named_voice
+    from utils.inference.speaking import Engine, find_voice, named_voices
 
     settings, library = request["settings"], Path(request.get("output", ""))
     language = settings["language"] or model.language
@@ -106,9 +106,7 @@ def speak(
     name_of_voice = REFERENCE if references else request.get("speaker") or DEFAULT_VOICE
     # Before the first line is spoken: a voice that is missing, also in a later one.
     voice = find_voice(model, name_of_voice, recordings=references, has_files=False)
-    for line in request["lines"]:
-        for name in voices_in(line["text"]):
-            named_voice(model, library, name)
+    named_voices(model, library, sorted({name for line in request["lines"] for name in voices_in(line["text"])}))
     engine = Engine(models, library, end=Generation.end, counts=SpeechCounts())
     for line in request["lines"]:
         asked = SpeechRequest(**settings, text=line["text"], voice=name_of_voice, stream=request.get("live", False))

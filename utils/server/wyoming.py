@@ -8,7 +8,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -17,16 +17,18 @@ from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_read_event, async_write_event
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
+from wyoming.ping import Pong
 from wyoming.tts import SynthesizeStopped
 
 from utils import VERSION
-from utils.inference.generation import SAMPLE_BYTES
+from utils.inference.generation import SAMPLE_BYTES, RequestError
 from utils.options import OUTPUT_RATE
 from utils.server.api import SpeechApi, as_request_error, error_content, files_of
 from utils.server.guard import CONNECTIONS_A_REQUEST, MAX_BODY_BYTES, SEND_TIMEOUT_S
 from utils.server.openai_routes import OWNER
 from utils.server.service import POLL_S
 from utils.speech.voice_library import DEFAULT_VOICE
+from utils.text.marks import has_words, is_open, last_voice
 from utils.text.split import split_sentences
 
 IDLE_S = 300.0
@@ -92,15 +94,15 @@ class _Client:
     api: SpeechApi
     reader: _Reader
     writer: asyncio.StreamWriter
-    voice: Any = None
+    voice: dict[str, Any] = field(default_factory=dict)
     """As it was asked for."""
     text: str | None = None
-    """What was not spoken yet of a text that comes in parts; None while none does."""
+    """What was not spoken yet of a text that comes in parts, behind the mark of its voice; None while none does."""
 
     async def serve(self) -> None:
         """Answer its events until it leaves, or one cannot be answered: Home Assistant would wait on."""
         try:
-            while event := await asyncio.wait_for(async_read_event(self.reader), IDLE_S):
+            while event := await asyncio.wait_for(_read(self.reader), IDLE_S):
                 await self._answer(event)
         except (EOFError, OSError) as error:
             log.info("a client of the Wyoming port has left or stopped sending: %r", error)
@@ -117,30 +119,39 @@ class _Client:
         match event.type:
             case "describe":
                 await self._send(await run_in_threadpool(_info, self.api))
+            case "ping":
+                await self._send(Pong(text))
             case "synthesize-start":
-                self.text, self.voice = "", event.data.get("voice")
+                self.text, self.voice = "", _voice(event)
             # One that comes within a text in parts repeats it, for servers that know no parts.
             case "synthesize" if self.text is None:
-                self.voice = event.data.get("voice")
+                self.voice = _voice(event)
                 self.api.checked({"text": text})
                 await self._speak(text)
             case "synthesize-chunk" if self.text is not None:
-                most = self.api.service.config.max_characters
                 text = self.text + str(text or "")
-                *whole, rest = split_sentences(text, most) or [""]
-                # The split drops the space at the end, which the next part may need.
-                self.text = rest + text[-1:] * text[-1:].isspace()
-                await self._speak(" ".join(whole))
+                *whole, rest = split_sentences(text, self.api.service.config.max_characters) or [""]
+                said = " ".join(whole)
+                if is_open(said):
+                    self.api.checked({"text": text})
+                    self.text = text
+                else:
+                    # The split drops the space at the end, which the next part may need.
+                    self.text = last_voice(said) + rest + text[-1:] * text[-1:].isspace()
+                    await self._speak_part(said)
             case "synthesize-stop" if self.text is not None:
-                await self._speak(self.text)
+                await self._speak_part(self.text)
                 self.text = None
                 await self._send(SynthesizeStopped())
 
+    async def _speak_part(self, text: str) -> None:
+        # Of emoji or a mark at the end there is no sound.
+        if has_words(text):
+            await self._speak(text)
+
     async def _speak(self, text: str) -> None:
-        """Send the sound of a text as soon as there is some; of one without words there is none."""
-        if not any(map(str.isalnum, text)):
-            return
-        asked = self.voice or {}
+        """Send the sound of a text as soon as there is some."""
+        asked = self.voice
         wanted = {"text": text, "voice": asked.get("name") or DEFAULT_VOICE, "language": asked.get("language")}
         generation = await self.api.speak(self._until_gone, wanted)
         try:
@@ -160,6 +171,28 @@ class _Client:
         # Without a reader, sending would wait for ever.
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await async_write_event(event.event(), self.writer)
+
+
+async def _read(reader: _Reader) -> Event | None:
+    """The next event; None after the last one.
+
+    Raises:
+        RequestError: what came is none.
+    """
+    try:
+        event = await async_read_event(reader)
+        # The library takes any JSON for data.
+        return event and Event(event.type, dict(**event.data))
+    except (AttributeError, KeyError, TypeError) as error:
+        fix = "send a JSON object with a type and an object of data"
+        raise RequestError(what="what came is no event of the Wyoming protocol", fix=fix) from error
+
+
+def _voice(event: Event) -> dict[str, Any]:
+    voice = event.data.get("voice") or {}
+    if not isinstance(voice, dict):
+        raise RequestError(what=f"the voice is {voice!r}", fix='give it as {"name": NAME}', param="voice")
+    return voice
 
 
 def _info(api: SpeechApi) -> Info:

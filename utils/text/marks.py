@@ -15,9 +15,13 @@ PARAGRAPH_S, SENTENCE_S = 0.6, 0.3
 """After the elements p and s."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _MARK = re.compile(
-    r"\[pause(?:\s+([^\]]*))?\]|<break\b([^<>]*)/?>(?:\s*</break>)?|\[voice:\s*([^\[\]]*?)\s*\]", re.IGNORECASE
+    r"\[pause(?:\s+([^\]]*))?\]|<break\b([^<>]*)/?>(?:\s*</break>)?|\[\s*voice\s*:\s*(?=[^\s\[\]])([^\[\]]*)\]",
+    re.IGNORECASE,
 )
-_OWN = {"default": ""}
+_NEARLY = re.compile(r"\[\s*(?:voice(?=[\s:=：])|/\s*voice\b)(?![^\[\]]*\]\()[^\[\]]{0,40}\]?", re.IGNORECASE)
+"""Meant as a mark of a voice, where it is none; a link's words, as [voice cloning](address), are not."""
+_OPEN = re.compile(r"\[\s*voice\b[^\[\]]*\Z", re.IGNORECASE)
+_SSML = ("<speak", "<?xml")
 _ATTRIBUTE = re.compile(r"""(time|strength)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
 
 
@@ -42,16 +46,20 @@ def read_marks(text: str) -> list[Part]:
 
     Raises:
         UserError: SSML that is not well-formed or has other elements than break, lang, p, s and voice; a pause
-            that is none.
+            that is none; a voice without a name, or a mark of one in another form.
     """
     stripped = text.strip()
-    if stripped.startswith(("<speak", "<?xml")):
+    is_ssml = stripped.startswith(_SSML)
+    if nearly := _NEARLY.search(stripped if is_ssml else _MARK.sub(" ", text)):
+        fix = 'write [voice: NAME] or [voice: default], in SSML <voice name="NAME">'
+        raise UserError(what=f"{nearly[0]!r} is no mark of a voice", fix=fix)
+    if is_ssml:
         return [part for part in _read_ssml(stripped) if part.text.strip() or part.pause_s]
     parts, at, voice = [], 0, ""
     for mark in _MARK.finditer(text):
         said, seconds = Part(text[at : mark.start()], voice=voice), None
         if mark[3] is not None:
-            voice = _OWN.get(mark[3].lower(), mark[3])
+            voice = _own(mark[3])
         elif mark[2] is None:
             seconds = _checked((mark[1] or str(STRENGTHS["medium"])).strip().removesuffix("s"), "[pause 0.5]")
         else:
@@ -68,6 +76,26 @@ def voices_in(text: str) -> set[str]:
         return {part.voice for part in read_marks(text)} - {""}
     except (UserError, RecursionError):
         return set()
+
+
+def last_voice(text: str) -> str:
+    """The last mark of a voice in a plain text, which counts for what follows; empty where there is none."""
+    return next((mark[0] for mark in reversed([*_MARK.finditer(text)]) if mark[3]), "")
+
+
+def has_words(text: str) -> bool:
+    """Whether there is something to say beside the marks of a plain text."""
+    return any(map(str.isalnum, _MARK.sub("", text)))
+
+
+def is_open(text: str) -> bool:
+    """Whether the beginning of a text cannot be read without what follows: SSML, or half a mark of a voice."""
+    return text.lstrip().startswith(_SSML) or _OPEN.search(text) is not None
+
+
+def _own(name: str) -> str:
+    name = name.strip()
+    return "" if name.lower() == "default" else name
 
 
 def _break_seconds(attributes: dict[str, str]) -> float:
@@ -126,8 +154,10 @@ def _walk(element: ElementTree.Element, language: str | None, voice: str, parts:
         if name == "break":
             pause(_break_seconds(dict(child.attrib)))
         elif name in ("lang", "p", "s", "voice"):
-            named = child.get("name", "").strip() if name == "voice" else voice
-            _walk(child, child.get(_LANGUAGE, language), _OWN.get(named.lower(), named), parts)
+            named = child.get("name", "") if name == "voice" else voice
+            if name == "voice" and not named.strip():
+                raise UserError(what="the SSML element <voice> has no name", fix='write <voice name="NAME">')
+            _walk(child, child.get(_LANGUAGE, language), _own(named), parts)
             if name in ("p", "s"):
                 pause(PARAGRAPH_S if name == "p" else SENTENCE_S)
         else:
