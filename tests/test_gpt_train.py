@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -215,7 +216,8 @@ def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line):
         ({"eval_batch_size": "3"}, "eval_batch_size is '3'; use a whole number"),
         ({"dropout": "0.1"}, "dropout is '0.1'; use a number or None"),
         ({"device": "gpu"}, "device is 'gpu'"),
-        ({"sdpa": True}, "given twice: sdpa"),
+        ({"sdpa": True}, "sdpa is True; use enable_sdpa"),
+        ({"project": "b"}, "project is 'b'; use output_path"),
         ({"colour": 1}, "unknown settings: colour"),
     ],
 )
@@ -242,7 +244,30 @@ def test_names_of_guides_and_other_trainers_are_settings(project, monkeypatch):
     assert (seen[0].grad_accumulation, seen[0].base) == (4, "starter")
     assert (seen[0].gradient_checkpointing, seen[0].mixed_precision, seen[0].compile) == ("full", "auto", "default")
     assert seen[0].sdpa and seen[0].resume is None
-    with pytest.raises(UserError, match="given twice: grad_accumulation"):
-        train_gpt("", "tiny", "en", 1, 2, 2, *tables, gradient_accumulation_steps=4)
-    with pytest.raises(UserError, match="given twice: base"):
-        train_gpt("tiny", "", "en", 1, 2, 1, *tables, model_path="starter")
+    for custom, accumulation, given, message in (
+        ("", 2, {"gradient_accumulation_steps": 4}, "grad_acumm (2) and gradient_accumulation_steps (4)"),
+        ("tiny", 1, {"model_path": "starter"}, "custom_model (tiny) and model_path (starter)"),
+        ("", 1, {"per_device_train_batch_size": 4}, "batch_size (2) and per_device_train_batch_size (4)"),
+        ("", 1, {"enable_mixed_precision": False, "bf16": True}, "enable_mixed_precision (False) and bf16 (True)"),
+        (
+            "",
+            1,
+            {"enable_grad_checkpoint": False, "gradient_checkpointing": True},
+            "enable_grad_checkpoint (False) and gradient_checkpointing (True)",
+        ),
+    ):
+        with pytest.raises(UserError, match=re.escape(f"given twice, differently: {message}")):
+            train_gpt(custom, "tiny", "en", 1, 2, accumulation, *tables, **given)
+    for given, ours in (
+        ({"bf16": True, "gradient_checkpointing": True}, ("full", "bf16", "off")),
+        ({"enable_grad_checkpoint": True, "gradient_checkpointing": "selective"}, ("selective", "fp32", "off")),
+        ({"enable_mixed_precision": True, "bf16": True, "compile": "off"}, ("none", "bf16", "off")),
+        (
+            {"gradient_accumulation_steps": 1, "use_compile": True, "compile": "max-autotune"},
+            ("none", "fp32", "max-autotune"),
+        ),
+        ({"enable_mixed_precision": False, "use_compile": False}, ("none", "fp32", "off")),
+    ):
+        with pytest.raises(UserError, match="seen"):
+            train_gpt("", "tiny", "en", None, 2, 1, *tables, **given)
+        assert (seen[-1].gradient_checkpointing, seen[-1].mixed_precision, seen[-1].compile) == ours

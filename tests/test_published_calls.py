@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -141,6 +142,25 @@ def test_the_calls_of_published_guides_do_what_they_say(hub, amharic, tmp_path):
     models = seen["optimize_model"]
     assert "gradient checkpointing enabled: 4 of 4 blocks recomputed" in models
     assert "SDPA" in models and "AttributeError" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "said"),
+    [
+        ("dataloader", ["--data-dir", "none"], "the folder of --data-dir does not exist\n  where: .*/none\n"),
+        ("dataloader", ["--data-dir", "data/train"], "is no prepared dataset\n  where: .*/data/train\n.*dataset$"),
+        ("training", ["--project", "a", "--steps", "0"], "--steps is 0\n.*\n.*use 1 or more"),
+        ("training", ["--project", "a", "--steps=-3"], "--steps is -3"),
+    ],
+)
+def test_the_scripts_that_guides_name_refuse_at_once(script, flags, said, tmp_path, monkeypatch, capsys):
+    (tmp_path / "data" / "train").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    path = str(ROOT / "scripts" / f"benchmark_{script}.py")
+    monkeypatch.setattr(sys, "argv", [path, *flags])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(path, run_name="__main__")
+    assert re.search(said, capsys.readouterr().err, re.MULTILINE)
 
 
 @pytest.mark.slow

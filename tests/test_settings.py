@@ -1,5 +1,6 @@
 """Settings in files and as other trainers spell them; saved ones with fields that have left still load."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 from tests.run_logs import warnings_of
 from tests.training.test_run import config_of
 from utils import optimizations, settings
+from utils.cli import train
 from utils.cli.common import parse
 from utils.cli.prepare import PrepareCommand
 from utils.cli.train import TrainCommand
@@ -111,7 +113,12 @@ def test_a_config_file_in_json_may_have_comments(tmp_path):
         ("seed: 1e5", "seed is '1e5'; use a whole number"),
         ("sdpa: perhaps", "sdpa is 'perhaps'; use True or False"),
         ("output: 7", "output is 7; use a path"),
-        ("- 1", "not a TrainCommand file"),
+        ("- 1", "(?s)not a mapping of settings.*bad.yaml.*NAME: VALUE"),
+        ("use_compile: maybe", "(?s)use_compile is 'maybe'.*bad.yaml.*True or False"),
+        (
+            "batch_size: 2\ntraining: {batch_size: 4}",
+            r"(?s)differently: batch_size \(2\) and training: batch_size \(4\).*bad",
+        ),
     ],
 )
 def test_faults_of_a_config_file_are_named(tmp_path, text, message):
@@ -132,6 +139,10 @@ WORDS = {
     "--eval_batch_size 3 --no-sdpa": "--eval_batch_size 3 --no-sdpa",
     "--num-workers 2 --dataloader_num_workers 2": "--num-workers 2",
     "--model_path voices/one --use_compile": "--base voices/one --compile default",
+    "--use_compile --torch_compile_mode reduce-overhead": "--compile reduce-overhead",
+    "--torch_compile_mode reduce-overhead --torch-compile": "--compile reduce-overhead",
+    "--compile max-autotune --use_compile": "--compile max-autotune",
+    "--grad_acumm 2 --enable_mixed_precision --bf16": "--grad-accumulation 2 --mixed-precision bf16",
     "--torch_compile_mode reduce-overhead --dtype bfloat16": "--compile reduce-overhead --mixed-precision bf16",
 }
 
@@ -150,10 +161,12 @@ def test_flags_of_other_trainers_mean_ours(given, ours):
         "--num-workers 2 --dataloader_num_workers 3",
         "--gradient_checkpointing --gradient-checkpointing none",
         "--fp16 maybe",
+        "--use_compile false --torch_compile_mode reduce-overhead",
+        "--torch_compile --compile off",
     ],
 )
 def test_contradictions_are_refused(words):
-    with pytest.raises(UserError, match=r"given twice, differently|--fp16 is 'maybe'"):
+    with pytest.raises(UserError, match=r"given twice, differently|fp16 is 'maybe'"):
         translate_words(words.split())
 
 
@@ -162,6 +175,25 @@ def test_what_was_given_by_another_name_is_noted():
         {"mixed_precision": "bf16", "seed": 3},
         ["mixed_precision bf16: given as bf16 True"],
     )
+
+
+def test_the_way_to_be_on_is_noted_and_a_contradiction_has_the_names_that_were_given():
+    ours, notes = translate({"torch_compile": True, "torch_compile_mode": "reduce-overhead"}, where="")
+    assert ours == {"compile": "reduce-overhead"}
+    assert notes == ["compile reduce-overhead: given as torch_compile_mode reduce-overhead"]
+    with pytest.raises(UserError, match=r"torch_compile \(False\) and torch_compile_mode \(default\)"):
+        translate({"torch_compile": False, "torch_compile_mode": "default"}, where="")
+
+
+def test_a_value_out_of_its_limits_is_of_the_file_or_the_command_line(tmp_path, capsys):
+    (tmp_path / "a.yaml").write_text("batch_size: 0\n", encoding="utf-8")
+    for more, where in ((["--config", str(tmp_path / "a.yaml")], r".*/a\.yaml"), (["--batch-size", "0"], "")):
+        with pytest.raises(SystemExit):
+            train.main(["--project", "a", *more])
+        assert re.search(rf"batch_size is 0(.|\n)*where: command line( and {where})?$", capsys.readouterr().err, re.M)
+    with pytest.raises(SystemExit):
+        train.main(["--project", "a", "--profile", "1000000"])
+    assert "profile is 1000000; use 0 (off) to 100" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

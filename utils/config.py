@@ -22,6 +22,7 @@ from utils.options import (
     Schedule,
     SpeechPrecision,
     SpeechSettings,
+    kept_shares,
 )
 from utils.settings import Config
 from utils.switches import SWITCHES
@@ -106,7 +107,8 @@ class TrainConfig(Config):
     log_to: str | None = None
     """Loggers besides the event log: tensorboard, wandb, or both, separated by a comma."""
     profile: int = 0
-    """Steps to trace with torch.profiler into the run's folder, from the second one on; 0 is off."""
+    """Steps to trace with torch.profiler into the run's folder, up to 100 of one epoch, from the second one on; 0 is
+    off."""
     gradient_checkpointing: Checkpointing = "none"
     """Recompute activations in the backward pass: less memory, more time. selective keeps what is expensive."""
     sdpa: bool = True
@@ -167,6 +169,12 @@ class TrainConfig(Config):
             found.append("allow_changes is for a run that is resumed; give resume as well, or leave it out")
         if self.device == "mps" and self.processes != 1:
             found.append("device mps trains in one process; omit processes")
+        shares = [share for _, share in kept_shares(self.keep_languages)]
+        if shares and not 0.001 <= min(shares) <= sum(shares) <= 0.5:
+            found.append(
+                f"keep_languages is {self.keep_languages!r}; use shares from 0.001 on, 0.5 at most in all, such as "
+                "output/spanish:0.1"
+            )
         return found + [problem for switch in SWITCHES if (problem := switch.problem(self))]
 
 
@@ -189,13 +197,13 @@ _MINIMUMS = {
     "checkpoint_every": 0,
     "keep_checkpoints": 0,
     "patience": 0,
-    "profile": 0,
 }
 _TRAIN_LIMITS = {name: (f"[{least}, inf]", "", f"{least} or more") for name, least in _MINIMUMS.items()} | {
     "learning_rate": ("(0, 1)", "", "a value between 1e-7 and 1e-2"),
     "weight_decay": ("[0, 1)", "", "a value from 0 to 0.1"),
     "dropout": ("[0, 1)", "", "a share from 0 to 0.5"),
     "checkpoint_minutes": ("[0, inf]", "", "0 (off) or more"),
+    "profile": ("[0, 100]", "", "0 (off) to 100, which a trace can hold"),
     "max_hours": ("(0, inf]", "", "more than 0, such as 8"),
     "reading_weight": ("[0, inf)", "", "0 (off) or a weight such as 0.2"),
     "grad_clip_norm": ("(0, inf]", "", "a positive norm such as 1.0"),

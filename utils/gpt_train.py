@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from utils.callbacks import Progresses
 from utils.config import TrainConfig
 from utils.console import say
-from utils.errors import UserError, raise_problems
+from utils.errors import raise_problems
 from utils.runs.narration import Narration
 from utils.spellings import translate
 from utils.training.child import train_in_child
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 DISTRIBUTED = ("RANK", "WORLD_SIZE")
 """Set by torchrun and `accelerate launch`: then this process is one of those that train."""
+INSTEAD = {"project": "output_path", "output": "output_path", "sdpa": "enable_sdpa"}
+"""Settings that arguments of `train_gpt` give."""
 
 
 class TrainedModel(NamedTuple):
@@ -49,12 +51,12 @@ def train_gpt(
     eval_csv: str | Path,
     output_path: str | Path,
     max_audio_length: int = 255_995,
-    enable_grad_checkpoint: bool = False,
+    enable_grad_checkpoint: bool | None = None,
     enable_sdpa: bool = True,
-    enable_mixed_precision: bool = False,
+    enable_mixed_precision: bool | None = None,
     use_amharic_g2p: bool = False,
     *,
-    use_compile: bool = False,
+    use_compile: bool | None = None,
     resume: str | Path | None = None,
     allow_changes: bool = False,
     patience: int = 0,
@@ -85,7 +87,8 @@ def train_gpt(
         output_path: the project's folder; the run goes to <output_path>/runs/<id>/, codes to
             <output_path>/dataset/codes/. Nothing that is there already is changed.
         max_audio_length: longest clip, in samples at 22 050 Hz; 255 995 is 11.6 s.
-        enable_grad_checkpoint: recompute activations in the backward pass: less memory, more time.
+        enable_grad_checkpoint: recompute activations in the backward pass: less memory, more time. This, half precision
+            and compilation are off when not given; False contradicts a setting that puts them on.
         enable_sdpa: fused attention kernels; False computes softmax attention step by step, as the reference.
         enable_mixed_precision: matrix products in bf16 or fp16, whichever the device has units for; fp32 if neither.
         use_amharic_g2p: train on the Latin form of Amharic; the exported model speaks through it too.
@@ -117,17 +120,28 @@ def train_gpt(
     """
     flags = {
         "enable_grad_checkpoint": enable_grad_checkpoint,
-        "enable_sdpa": enable_sdpa,
         "enable_mixed_precision": enable_mixed_precision,
         "use_compile": use_compile,
     }
     paths = {"train_csv": train_csv, "eval_csv": eval_csv, "output_path": output_path}
     raise_problems(
-        [f"{name} is {value!r}; use True or False" for name, value in flags.items() if value not in (0, 1)]
-        + [f"{name} is {value!r}; use a path" for name, value in paths.items() if not isinstance(value, str | Path)],
+        [f"{name} is {value!r}; use True or False" for name, value in flags.items() if value not in (0, 1, None)]
+        + [f"{name} is {value!r}; use a path" for name, value in paths.items() if not isinstance(value, str | Path)]
+        + [f"{name} is {settings[name]!r}; use {instead}" for name, instead in INSTEAD.items() if name in settings],
         where="train_gpt",
     )
-    folder, base = Path(output_path).expanduser().absolute(), str(custom_model or version)
+    # One accumulated pass and no custom model leave the setting open.
+    own = {
+        "custom_model": custom_model and str(custom_model),
+        "grad_acumm": grad_acumm if grad_acumm != 1 else None,
+        "num_epochs": num_epochs,
+        "batch_size": batch_size,
+        **flags,
+    }
+    given = {name: value for name, value in own.items() if value not in (None, "")}
+    named, _ = translate({**given, **settings}, where="train_gpt")
+    _, notes = translate(settings, where="train_gpt")
+    folder, base = Path(output_path).expanduser().absolute(), named.get("base", version)
     if custom_model:
         # Imported late: it loads torch.
         from utils.bases.custom import whole_model
@@ -135,38 +149,22 @@ def train_gpt(
         base, missing = whole_model(base, version, folder, accept_license=accept_license)
         if missing:
             say(log, f"{custom_model} lacks {', '.join(missing)}: taken from {version}")
-    named = {
+    named |= {
         "project": folder.name,
         "output": folder.parent,
         "base": base,
         "language": language,
         "use_amharic_g2p": use_amharic_g2p,
-        "num_epochs": num_epochs,
-        "batch_size": batch_size,
-        "grad_accumulation": grad_acumm,
         "train_csv": Path(train_csv).absolute(),
         "eval_csv": Path(eval_csv).absolute(),
         "max_audio_length": max_audio_length,
-        "gradient_checkpointing": "full" if enable_grad_checkpoint else "none",
         "sdpa": enable_sdpa,
         "resume": resume,
         "allow_changes": allow_changes,
         "patience": patience,
         "max_hours": max_hours,
     }
-    given, notes = translate(settings, where="train_gpt")
-    if not enable_grad_checkpoint and "gradient_checkpointing" in given:
-        del named["gradient_checkpointing"]
-    for other, is_open in (("grad_accumulation", grad_acumm == 1), ("base", not custom_model)):
-        if other in given and (is_open or given[other] == named[other]):
-            del named[other]
-    if twice := sorted(set(named) & set(given)):
-        raise UserError(what=f"given twice: {', '.join(twice)}", where="train_gpt", fix="use train_gpt's own arguments")
-    if use_compile:
-        named["compile"] = "default"
-    if enable_mixed_precision:
-        named["mixed_precision"] = "auto"
-    config = TrainConfig.from_values({**named, **given}, where="train_gpt").validate(where="train_gpt")
+    config = TrainConfig.from_values(named, where="train_gpt").validate(where="train_gpt")
     for note in notes:
         say(log, note)
     reporting = Narration(partial(say, log)).joined(progress)

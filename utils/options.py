@@ -1,8 +1,10 @@
 """Sample rates, the values that settings may take, learning-rate schedules, and how speech is generated."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from utils.settings import Config
@@ -19,6 +21,9 @@ STARTER = "starter"
 LORA_RANK = 28
 """Of LoRA where it is recommended: the largest rank in fours whose voice fits a file of 30 MB at full size. It takes
 27.5 MB, and 0.5 MB for the longest recording; rank 32 takes 31.5 MB."""
+
+KEPT_SHARE = 0.1
+"""Of an epoch's clips: from a project in another language that names no share."""
 
 Conditioning = Literal["other", "own", "own_masked"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -44,6 +49,16 @@ SHAPES: dict[Schedule, tuple[str, Callable[[float], float]]] = {
     "constant": ("constant", lambda done: 1.0),
 }
 """For each: its label, and the share of the peak learning rate by the share of steps done after the warm-up."""
+
+
+def kept_shares(named: str | None) -> Iterator[tuple[str, float]]:
+    """Each folder that `keep_languages` names and its share of an epoch's clips; 0 for one that is not usable."""
+    for word in re.findall(r"[^\s,][^,]*(?<!\s)", named or ""):
+        folder, colon, share = word.rpartition(":")
+        # A path on Windows has a colon, and a folder's name may.
+        is_share = colon and not re.search(r"[\\/]", share) and not Path(word).is_dir()
+        value = float(share) if re.fullmatch(r"\d*\.?\d+", share) else 0.0
+        yield (folder, value) if is_share else (word, KEPT_SHARE)
 
 
 @dataclass(frozen=True)

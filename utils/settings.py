@@ -104,7 +104,8 @@ class Config:
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
         if not isinstance(values, dict):
-            raise UserError(what=f"not a {cls.__name__} file", where=str(path))
+            what = "the file is not a mapping of settings"
+            raise UserError(what=what, where=str(path), fix="write each setting as NAME: VALUE")
         return values
 
     @classmethod

@@ -19,13 +19,18 @@ RENAMED = {
     "save_steps": "checkpoint_every",
     "save_step": "checkpoint_every",
     "model_path": "base",
+    "custom_model": "base",
+    "grad_acumm": "grad_accumulation",
     "torch_compile_mode": "compile",
     "dtype": "mixed_precision",
     "torch_dtype": "mixed_precision",
 }
 """Other name -> ours; the value is the same."""
-SWITCHES = {"gradient_checkpointing": ("gradient_checkpointing", "full", "none")}
-SWITCHES |= dict.fromkeys(("use_compile", "torch_compile"), ("compile", "default", "off"))
+SWITCHES = {
+    **dict.fromkeys(("gradient_checkpointing", "enable_grad_checkpoint"), ("gradient_checkpointing", "full", "none")),
+    **dict.fromkeys(("use_compile", "torch_compile"), ("compile", "default", "off")),
+    "enable_mixed_precision": ("mixed_precision", "auto", "fp32"),
+}
 """On or off elsewhere, where our setting has several ways: our name, on, off."""
 FLAGS = ("fp16", "bf16", *SWITCHES)
 """Alone on a command line they mean on."""
@@ -52,21 +57,28 @@ def translate(values: Mapping[str, Any], *, where: str) -> tuple[dict[str, Any],
         UserError: two names of one setting contradict each other.
     """
     found: dict[str, tuple[Any, str]] = {}
-    notes: list[str] = []
     for name, value in values.items():
-        for ours, meant in _meaning(name, value):
+        for ours, meant in _meaning(name, value, where):
             before, other = found.setdefault(ours, (meant, name))
             if str(before) != str(meant):
-                raise _contradiction(f"{other} ({before})", f"{name} ({meant})", where)
-            if name != ours or meant is not value:
-                notes.append(f"{ours} {meant}: given as {name}{'' if meant is value else f' {value}'}")
+                # On agrees with each way to be on, which says more.
+                both = (before, other), (meant, name)
+                ways = [way for way in both if SWITCHES.get(way[1], ("", None))[1] != way[0]]
+                if len(ways) != 1 or ways[0][0] in ("none", "off", "fp32"):
+                    raise contradiction(f"{other} ({values[other]})", f"{name} ({value})", where)
+                found[ours] = ways[0]
     precision = found.get("mixed_precision", ("", ""))[0]
     if precision in ("fp16", "bf16") and _BOOLEANS.get(str(values.get(precision)).lower()) is False:
-        raise _contradiction(f"{precision} (False)", f"mixed_precision ({precision})", where)
+        raise contradiction(f"{precision} (False)", f"mixed_precision ({precision})", where)
+    notes = [
+        f"{ours} {meant}: given as {name} {values[name]}"
+        for ours, (meant, name) in found.items()
+        if (ours, meant) != (name, values[name])
+    ]
     return {name: value for name, (value, _) in found.items()}, notes
 
 
-def _meaning(name: str, value: Any) -> list[tuple[str, Any]]:
+def _meaning(name: str, value: Any, where: str) -> list[tuple[str, Any]]:
     """One setting in ours; nothing where it only says that something is off that is off anyway."""
     if name in FLAGS and str(value).lower() in _BOOLEANS:
         # Configuration files and the environment give words.
@@ -75,13 +87,14 @@ def _meaning(name: str, value: Any) -> list[tuple[str, Any]]:
             ours, on, off = SWITCHES[name]
             return [(ours, on if value else off)]
         return [("mixed_precision", name)] if value else []
-    if name in ("fp16", "bf16"):
-        raise UserError(what=f"{name} is {value!r}", where="settings", fix="use True or False")
+    if name in FLAGS and name != "gradient_checkpointing":
+        raise UserError(what=f"{name} is {value!r}", where=where, fix="use True or False")
     ours = RENAMED.get(name, name)
     return [(ours, _VALUES.get(ours, {}).get(value, value) if isinstance(value, str) else value)]
 
 
-def _contradiction(first: str, second: str, where: str) -> UserError:
+def contradiction(first: str, second: str, where: str) -> UserError:
+    """The error for a setting that was given twice, each time by a name with its value in brackets."""
     return UserError(what=f"given twice, differently: {first} and {second}", where=where, fix="give one of them")
 
 
@@ -101,14 +114,10 @@ def translate_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
         if name in FLAGS and (value is None or value.lower() in _BOOLEANS):
             meant = value is None or _BOOLEANS[value.lower()]
             if given.setdefault(name, meant) != meant:
-                raise _contradiction(f"{name} ({given[name]})", f"{name} ({meant})", "command line")
-        elif name.removeprefix("no_") in FLAGS and value is None:
-            name = name.removeprefix("no_")
-            if given.setdefault(name, False):
-                raise _contradiction(f"{name} (True)", f"{name} (False)", "command line")
-        elif name in ("fp16", "bf16"):
-            fix = f"use {flag}, {flag} true or {flag} false"
-            raise UserError(what=f"{flag} is {value!r}", where="command line", fix=fix)
+                raise contradiction(f"{name} ({given[name]})", f"{name} ({meant})", "command line")
+        elif (switch := name.removeprefix("no_")) in FLAGS and value is None:
+            if given.setdefault(switch, False):
+                raise contradiction(f"{switch} (True)", f"{switch} (False)", "command line")
         elif name in RENAMED:
             if value is None:
                 raise UserError(what=f"{flag} has no value", where="command line", fix=f"write {flag} VALUE")
@@ -117,7 +126,7 @@ def translate_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
             own[name] = value
             kept += written
     if twice := sorted(set(own) & set(given)):
-        raise _contradiction(f"{twice[0]} ({own[twice[0]]})", f"{twice[0]} ({given[twice[0]]})", "command line")
+        raise contradiction(f"{twice[0]} ({own[twice[0]]})", f"{twice[0]} ({given[twice[0]]})", "command line")
     ours, notes = translate({**own, **given}, where="command line")
     new = {name: value for name, value in ours.items() if name not in own}
     if (wanted := _VALUES["schedule"].get(own.get("schedule") or "")) is not None:

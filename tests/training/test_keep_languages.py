@@ -1,5 +1,6 @@
 """Other languages that a run keeps: their clips come as their share of each epoch, read in their own language."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from tests.training.test_run import config_of
 from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.options import DATASET_RATE, LORA_RANK
+from utils.options import DATASET_RATE, KEPT_SHARE, LORA_RANK
 from utils.project.paths import Project
 from utils.training.data.base import kept_languages, other_languages
 from utils.training.data.load import load_data
-from utils.training.plan import settle
+from utils.training.plan import plan_run, settle
 from utils.training.switches.optim import make_accelerator
 from utils.training.train import fine_tune
 
@@ -60,26 +61,43 @@ def test_a_run_takes_its_share_each_epoch_and_resumes_as_if_it_had_not_been_cut(
     assert_same_end(folder, whole.folder)
     (started, *_) = events_of(whole.folder, "started")
     assert started["clips"] == 14 and started["total_steps"] == 8
+    # Those of an epoch and of an evaluation.
+    assert whole.num_clips == 6 + 2 + 2
     with pytest.raises(UserError, match="keep_languages"):
         fine_tune(replace(settings, keep_languages=f"{spanish.folder}:0.5", resume=folder, num_epochs=2))
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_begins(project, spanish):
     base = find_base("tiny")
-    with pytest.raises(UserError, match=r"takes 0\.6 of an epoch"):
-        fine_tune(config(project, spanish, ":0.6"))
-    for wrong in (Project(name="none", output=project.output), Project(name="voice:nan", output=project.output)):
-        with pytest.raises(UserError, match="no prepared dataset"):
-            fine_tune(config(project, wrong, ""))
+    for share in (":0.6", ":0", ":-1", ":nan", ":10%", ":1e-9", ":"):
+        with pytest.raises(
+            UserError, match=rf"keep_languages is '.*spanish{share}'; use shares from 0\.001 on, 0\.5 at"
+        ):
+            fine_tune(config(project, spanish, share))
+    for wrong in ("none", "none:0.2", "C:\\x", "C:\\x:0.2"):
+        with pytest.raises(UserError, match=f"no prepared dataset\n.*{re.escape(wrong.removesuffix(':0.2'))}\n"):
+            fine_tune(config_of(project, keep_languages=wrong))
     assert not project.runs.exists()
     french = make_project(project.output, name="french", num_train=1)
     french.language_file.write_text("fr", encoding="utf-8")
     two = f"{spanish.folder}:0.2, {french.folder}"
     found = kept_languages(config_of(project, keep_languages=two, language="en"), base)
     assert [(one.language, one.share) for one in found] == [("es", 0.2), ("fr", 0.1)]
+    colon = spanish.folder.rename(project.output / "es:pañol")
+    for share in (KEPT_SHARE, 0.3):
+        named = f"{colon}:{share}" if share != KEPT_SHARE else f" {colon} "
+        assert [one[2] for one in kept_languages(config_of(project, keep_languages=named), base)] == [share]
+    colon.rename(spanish.folder)
     for known in (spanish, project):
         with pytest.raises(UserError, match="has already"):
             kept_languages(config_of(project, keep_languages=f"{two}, {known.folder}"), base)
+
+
+def test_the_runs_own_language_is_no_other_one(project, spanish, caplog):
+    for language, is_other in (("es", False), ("en", True)):
+        caplog.clear()
+        plan_run(config(project, spanish, language=language))
+        assert ("spanish is in es, the language of the run itself" in caplog.text) is not is_other
 
 
 def test_the_warning_names_those_that_are_not_kept(project, spanish, monkeypatch):

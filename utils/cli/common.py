@@ -23,7 +23,7 @@ from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.hardware.machine import missing_operation
 from utils.hardware.wheel import missing_library
 from utils.settings import Config
-from utils.spellings import translate
+from utils.spellings import contradiction, translate
 
 USER_ERROR = 2
 """Exit status for a fault that the user can fix; also that of an unknown flag."""
@@ -81,7 +81,8 @@ def run_command(
     """
     with error_exits():
         config = parse(config_class, description, args)
-        function(config.validate(where="command line"))
+        file = getattr(config, "config", None)
+        function(config.validate(where=f"command line and {file}" if file else "command line"))
 
 
 def run_subcommands(
@@ -219,7 +220,11 @@ def _file_settings(config_class: type[ConfigType], words: Sequence[str]) -> Conf
     values = config_class.read(path)
     if isinstance(section := values.get("training"), dict) and "training" not in known:
         # As other trainers lay their files out.
-        values = {name: value for name, value in values.items() if name != "training"} | section
+        values = {name: value for name, value in values.items() if name != "training"}
+        for name in values.keys() & section.keys():
+            if values[name] != section[name]:
+                raise contradiction(f"{name} ({values[name]})", f"training: {name} ({section[name]})", str(path))
+        values |= section
     values, notes = translate(values, where=str(path))
     for note in notes:
         log.info("%s: %s", path, note)

@@ -122,12 +122,13 @@ def plan_run(config: TrainConfig, *, project: Project | None = None) -> RunPlan:
         retired = resumed.retired
     chosen = starting_base(config, project, resumed.run if resumed else None)
     base = language_base(config, project, chosen)
+    settled = settle(config, project, base)
     return RunPlan(
-        config=settle(config, project, base),
+        config=settled,
         sources=sources_of(config, base),
         project=project,
         base=base,
-        kept=kept_languages(config, base),
+        kept=kept_languages(settled, base),
         added=None if resumed else what_was_added(chosen, base),
         resumed=resumed,
         retired=retired,

@@ -21,7 +21,7 @@ def profiled_steps(folder: Path, num_steps: int) -> Iterator[Callable[[], None]]
 
     Args:
         folder: of the run.
-        num_steps: how many; 0 traces nothing. A run that ends before is traced to its end.
+        num_steps: how many; 0 traces nothing. Where there are fewer, those are traced.
 
     Yields:
         A function to call after each step.
@@ -32,6 +32,8 @@ def profiled_steps(folder: Path, num_steps: int) -> Iterator[Callable[[], None]]
     path = folder / TRACE_FILE
 
     def write(trace: profile) -> None:
+        if trace.step_num < 2:
+            return
         trace.export_chrome_trace(str(path))
         # Kernels count with the operation that launched them.
         ops = [op for op in trace.key_averages() if op.device_type == DeviceType.CPU and not op.is_user_annotation]
@@ -50,5 +52,5 @@ def profiled_steps(folder: Path, num_steps: int) -> Iterator[Callable[[], None]]
 
     with profile(schedule=action, on_trace_ready=write, acc_events=True) as trace:
         yield trace.step
-    if trace.step_num < 2:
-        log.warning("no steps were profiled: the run took only one")
+    if (done := max(trace.step_num - 1, 0)) < num_steps:
+        log.warning("%d of %d steps were profiled: from the second one to the first evaluation", done, num_steps)

@@ -9,7 +9,7 @@ distributed.py (several processes).
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +87,7 @@ class TrainResult:
     """Who chose each setting that may be left open."""
     num_steps: int
     num_clips: int
+    """Of an epoch and of an evaluation."""
     num_dropped: int
     epoch_losses: list[float]
     """Mean training loss of each epoch."""
@@ -285,9 +286,7 @@ def fit(state: RunState, services: Services) -> End:
             or the end could not be saved.
     """
     try:
-        num_profiled = services.plan.config.profile if services.is_writer else 0
-        with profiled_steps(services.folder, num_profiled) as step_done:
-            ended = train_epochs(state, services, step_done)
+        ended = train_epochs(state, services)
         # What is in progress may be the end already.
         services.sampling.poll(services.saver.finish())
         if services.saver.saved_step != services.trainer.num_steps:
@@ -310,44 +309,48 @@ def fit(state: RunState, services: Services) -> End:
         ) from error
 
 
-def train_epochs(state: RunState, services: Services, step_done: Callable[[], None]) -> End:
+def train_epochs(state: RunState, services: Services) -> End:
     """Each epoch ends with an evaluation and a checkpoint."""
     total, trainer, num_epochs = services.total_steps(state), services.trainer, services.plan.config.num_epochs
     assert num_epochs
+    num_profiled = services.plan.config.profile if services.is_writer else 0
     while state.epoch < num_epochs:
         host = PhaseClock(torch.device("cpu"))
         host.begin("data")
-        for batches in services.loaders.steps(state.epoch, state.batches_done):
-            # Step: one update over the micro-batches, in smaller pieces where memory runs out.
-            host.begin("step")
-            require_readable(services, [fault for batch in batches for fault in batch.lost])
-            result = services.recovery.step(batches)
-            step_done()
-            done = state.batches_done + trainer.accelerator.num_processes * len(batches)
-            state.batches_done = min(done, services.loaders.batches.count(state.epoch))
-            # Log: the step, the machine, and what each switch did. `take` empties the clock: the seconds of logging
-            # and saving are part of the next step's event.
-            host.begin("logging")
-            log_step(state, services, result, batches, total, host.take() | trainer.clock.take())
-            log_machine(services, result)
-            # Too many skipped steps in a row end the run here.
-            services.recovery.count_skipped(result, [name for batch in batches for name in batch.names])
-            # A thread writes checkpoints and a process speaks samples: log what each has finished, and have a sample
-            # spoken that waited for its checkpoint.
-            services.sampling.poll(services.saver.poll())
-            # Stop, or save and continue.
-            config, is_stopped = services.plan.config, services.stop.number is not None
-            hours = math.inf if config.max_hours is None else config.max_hours
-            time_is_up = time.monotonic() - services.begun >= hours * 3_600
-            # The same for all processes.
-            stop, late = trainer.any_process(is_stopped, time_is_up)
-            if stop or late:
-                return "signal" if stop else "hours"
-            every, minutes = config.checkpoint_every, config.checkpoint_minutes
-            if services.saver.is_due(trainer.num_steps, every=every, minutes=minutes):
-                host.begin("checkpoint")
-                save(state, services)
-            host.begin("data")
+        with profiled_steps(services.folder, num_profiled) as step_done:
+            for batches in services.loaders.steps(state.epoch, state.batches_done):
+                # Step: one update over the micro-batches, in smaller pieces where memory runs out.
+                host.begin("step")
+                require_readable(services, [fault for batch in batches for fault in batch.lost])
+                result = services.recovery.step(batches)
+                step_done()
+                done = state.batches_done + trainer.accelerator.num_processes * len(batches)
+                state.batches_done = min(done, services.loaders.batches.count(state.epoch))
+                # Log: the step, the machine, and what each switch did. `take` empties the clock: the seconds of logging
+                # and saving are part of the next step's event.
+                host.begin("logging")
+                log_step(state, services, result, batches, total, host.take() | trainer.clock.take())
+                log_machine(services, result)
+                # Too many skipped steps in a row end the run here.
+                services.recovery.count_skipped(result, [name for batch in batches for name in batch.names])
+                # A thread writes checkpoints and a process speaks samples: log what each has finished, and have a
+                # sample spoken that waited for its checkpoint.
+                services.sampling.poll(services.saver.poll())
+                # Stop, or save and continue.
+                config, is_stopped = services.plan.config, services.stop.number is not None
+                hours = math.inf if config.max_hours is None else config.max_hours
+                time_is_up = time.monotonic() - services.begun >= hours * 3_600
+                # The same for all processes.
+                stop, late = trainer.any_process(is_stopped, time_is_up)
+                if stop or late:
+                    return "signal" if stop else "hours"
+                every, minutes = config.checkpoint_every, config.checkpoint_minutes
+                if services.saver.is_due(trainer.num_steps, every=every, minutes=minutes):
+                    host.begin("checkpoint")
+                    save(state, services)
+                host.begin("data")
+        # An evaluation is no step.
+        num_profiled = 0
         # Evaluate: losses over the evaluation set, whose weights may become the best.
         losses = evaluate(state, services)
         # Before the first step that was not skipped there is nothing to log.
@@ -538,7 +541,7 @@ def _summarize(state: RunState, services: Services, ended: End) -> TrainResult:
         settings=plan.config,
         sources=plan.sources,
         num_steps=services.trainer.num_steps,
-        num_clips=len(data.train) + len(data.evaluate),
+        num_clips=services.loaders.batches.num_clips + len(data.evaluate),
         num_dropped=len(data.dropped),
         epoch_losses=state.epoch_losses,
         first_loss=state.first_loss,

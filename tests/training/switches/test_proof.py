@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.autograd.profiler_util import FunctionEvent
 
+from tests.training.test_run import config_of
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
@@ -15,10 +16,12 @@ from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.lora import add_lora
 from utils.model.packing import pack
 from utils.switches import SWITCHES
-from utils.training.profiling import profiled_steps
+from utils.training import train
+from utils.training.profiling import TRACE_FILE, profiled_steps
 from utils.training.switches.base import Seen, Trace
 from utils.training.switches.optimizer import BEHAVIORS, Optimizations, resolve
 from utils.training.switches.record import StepRecord, count_kernels, record_step, saved_bytes
+from utils.training.train import evaluate
 
 
 def step(gpt: XttsGpt, *, layout: str = "rows", dtype: torch.dtype | None = None) -> None:
@@ -204,6 +207,21 @@ def test_two_profilers_do_not_meet():
     with optimizations.micro_batch(gpt):
         step(gpt)
     assert optimizations.has_news and optimizations.record is not None and optimizations.record.passes == 4
+
+
+def test_a_profile_is_of_steps_only(project, monkeypatch, caplog):
+    def not_profiled(*args):
+        assert not torch.autograd._profiler_enabled()
+        return evaluate(*args)
+
+    monkeypatch.setattr(train, "evaluate", not_profiled)
+    caplog.set_level("INFO", logger="utils")
+    for batch_size, asked, done in ((2, 3, 2), (2, 1, 1), (6, 3, 0)):
+        caplog.clear()
+        result = train.fine_tune(config_of(project, batch_size=batch_size, num_epochs=2, profile=asked))
+        assert result.num_steps == 2 * 6 / batch_size
+        assert (f"{done} of {asked} steps were profiled" in caplog.text) == (done < asked)
+        assert ("costliest operations" in caplog.text) == (result.folder / TRACE_FILE).is_file() == (done > 0)
 
 
 def test_an_error_ends_the_profile_too(tmp_path):

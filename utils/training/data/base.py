@@ -5,7 +5,6 @@ Clips of other languages, mixed into its epochs, keep a base from losing these.
 
 import hashlib
 import logging
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from utils.bases.grow import grow_base
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.weights import GPT_PREFIX, State, read_weights
-from utils.options import LORA_RANK
+from utils.options import LORA_RANK, kept_shares
 from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import MODEL_FILE, ModelRef
@@ -30,8 +29,6 @@ START_FILE = "start.safetensors"
 """In the folder of a run with LoRA: the weights of another run that its additions belong to."""
 ADDED = "added_tokens"
 """In about.json: the tokens that a copy has beyond the chosen base."""
-KEPT_SHARE, KEPT_MOST = 0.1, 0.5
-"""Of an epoch's clips: from a project that names no share, and from all together."""
 
 
 @dataclass(frozen=True)
@@ -141,12 +138,12 @@ def kept_languages(config: TrainConfig, base: Base) -> list[KeptLanguage]:
     """What `keep_languages` names.
 
     Raises:
-        UserError: a folder is no prepared dataset, the base does not read its language, or the shares are too large.
+        UserError: a folder is no prepared dataset, or the base does not read its language.
     """
     found, taken = list[KeptLanguage](), {Project(name=config.project, output=Path(config.output)).folder.resolve()}
-    for folder, share in re.findall(r"\s*([^,]+?)(?::(\d*\.?\d+))?\s*(?:,|$)", config.keep_languages or ""):
+    for folder, share in kept_shares(config.keep_languages):
         project = Project(name=Path(folder).name, output=Path(folder).parent)
-        if not project.train_csv.is_file() or not project.language_file.is_file():
+        if not project.train_csv.is_file():
             fix = "name the folder of a project that was prepared in another language, such as output/spanish:0.1"
             raise UserError(what="keep_languages names no prepared dataset", where=folder, fix=fix)
         if project.folder.resolve() in taken:
@@ -154,12 +151,9 @@ def kept_languages(config: TrainConfig, base: Base) -> list[KeptLanguage]:
             raise UserError(what="keep_languages names a project that the run has already", where=folder, fix=fix)
         taken.add(project.folder.resolve())
         language = base.tokenizer().check_language(project.language())
-        found.append(KeptLanguage(project, language, float(share or KEPT_SHARE)))
-    if (whole := sum(one.share for one in found)) > KEPT_MOST:
-        what = f"keep_languages takes {whole:g} of an epoch's clips"
-        raise UserError(
-            what=what, where="training settings", fix=f"use {KEPT_MOST} at most in all, such as {KEPT_SHARE} each"
-        )
+        if language == config.language:
+            log.warning("keep_languages: %s is in %s, the language of the run itself", folder, language)
+        found.append(KeptLanguage(project, language, share))
     return found
 
 
