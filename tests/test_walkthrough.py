@@ -41,7 +41,7 @@ TRACEBACK = "Traceback (most recent call last)"
 BEFORE = {
     "docs/commands.md": 3,
     "docs/languages.md": 1,
-    "docs/quality.md": 3,
+    "docs/quality.md": 4,
     "docs/speaking.md": 4,
     "docs/training-optimizations.md": 3,
 }
@@ -186,8 +186,8 @@ def test_the_commands_run_as_printed(document, hub, tmp_path):
     lines = [*lines_of("README.md")[: BEFORE.get(document, 0)], *lines]
     failed, language, shell = [], "", Shell(clone, hub)
     for line in lines:
-        if any(part in line for part in ("benchmarks.", "recipes.base", "pytest", "speech_server")):
-            continue  # hours; the server's lines have a test of their own
+        if any(part in line for part in ("benchmarks.", "recipes.base", "pytest", "speech_server", "FILE", "torch.")):
+            continue  # hours; the server's lines have a test of their own; lines of published guides
         spoken = re.search(r"--language (\w+)", line)
         if document == "docs/languages.md" and spoken and spoken[1] != language:
             language = spoken[1]
@@ -222,7 +222,8 @@ def test_the_server_answers_every_line_of_its_document(hub, tmp_path):
         pytest.skip("not a git checkout")
     blocks = FENCE.findall((ROOT / "docs" / "server.md").read_text(encoding="utf-8"))
     shell = [line for language, block in blocks if language == "sh" for line in block.replace("\\\n", " ").splitlines()]
-    start, origin = (line for line in shell if "utils.cli.speech_server" in line)
+    # An address of another network cannot be opened here.
+    start, origin = (line for line in shell if "utils.cli.speech_server" in line and "--host" not in line)
     asked = [line for line in shell if line.startswith("curl ") and ":8020" in line]
     assert asked
     for line in (start, origin):

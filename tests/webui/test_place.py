@@ -185,7 +185,7 @@ def parts_asked_for(page: Page) -> Counter[str]:
     page.remove_listener("request", add)
     names = dict(page.evaluate("gradio_config.dependencies.map(one => [one.id, one.api_name])"))
     asked = Counter(names[json.loads(one.post_data)["fn_index"]] for one in sent if one.post_data)
-    assert asked.pop("live") >= 1
+    del asked["live"]
     return asked
 
 

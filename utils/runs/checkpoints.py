@@ -112,11 +112,12 @@ class Checkpoints:
         Only for who runs the run: another process's save would be taken for a leftover.
 
         Returns:
-            Names of what was removed.
+            Names of unfinished saves that were removed.
         """
         for stray in strays_of(self.run):
             log.warning("%s among the checkpoints is none: it is never read nor removed", stray.name)
-        removed = self._clear()
+        removed = list[str]()
+        self._clear()
         for aside in sorted(self.folder.glob(f"{ASIDE}*")):
             final = aside.with_name(aside.name.removeprefix(ASIDE))
             if is_complete(aside) and not is_complete(final):
@@ -204,12 +205,10 @@ class Checkpoints:
             _discard(old.path)
         return final
 
-    def _clear(self) -> list[str]:
-        """Finish removals that were cut; gives their names."""
-        left = sorted(self.folder.glob(f"{REMOVING}*"))
-        for path in left:
+    def _clear(self) -> None:
+        """Finish removals that were cut."""
+        for path in self.folder.glob(f"{REMOVING}*"):
             _discard(path)
-        return [path.name for path in left]
 
 
 def _discard(folder: Path) -> None:
