@@ -30,6 +30,7 @@ def project(tmp_path: Path) -> Project:
     return Project(name="voice", output=tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_some_clips_as_a_user_would(tmp_path):
     """All forty of the voice: tests/cli/test_demo.py."""
     done = _command(*_args(make_source(tmp_path / "in", 6), tmp_path))
