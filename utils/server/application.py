@@ -26,7 +26,7 @@ def create_application(api: SpeechApi, keys: Sequence[str], wyoming: socket.sock
     Args:
         api: takes the requests.
         keys: of which a request must bring one; none is needed where there are none.
-        wyoming: where clients of that protocol connect; None for nowhere.
+        wyoming: address at which clients of that protocol connect; None opens no such port.
     """
     service = api.service
 

@@ -44,7 +44,7 @@ async def answering(api: SpeechApi, listening: socket.socket | None) -> AsyncIte
 
     Args:
         api: takes their requests.
-        listening: where they connect; None for nowhere.
+        listening: address at which they connect; None opens no port.
     """
     if listening is None:
         yield
